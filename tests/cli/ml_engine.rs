@@ -1,11 +1,12 @@
 //! The lines of the tutorials on `gcloud ml-engine`, with `gcloud` another name of `lamp`.
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use lamp_test_support::skipped;
+use serde_json::Value;
 
-use super::sandbox::Sandbox;
+use super::sandbox::{Ended, Sandbox};
 
 const TASK: &str = "\
 import argparse, json, os
@@ -55,6 +56,9 @@ gcloud ml-engine jobs stream-logs $JOB_NAME
 echo "state $(gcloud ml-engine jobs describe $JOB_NAME --format 'value(state)')"
 gcloud ml-engine jobs list --verbosity debug
 gcloud outputs $JOB_NAME --list
+gcloud ml-engine versions create v1 --model mnist --origin $JOB_DIR/model --runtime-version 1.8 --serve-command 'serve {port}'
+gcloud ml-engine models list
+if gcloud ml-engine versions create v2 --model mnist --origin gs://other/model; then exit 9; fi
 if gcloud ml-engine jobs submit training $JOB_NAME --package-path ./trainer --module-name trainer.task; then exit 9; fi
 "#;
 
@@ -78,7 +82,22 @@ fn python_folder() -> Option<PathBuf> {
     })
 }
 
-fn with_python(command: &mut Command, folder: &std::path::Path) {
+/// A script whose `gcloud` is `lamp`.
+fn script(sandbox: &Sandbox, name: &str, python: &Path) -> Command {
+    let mut shell = Command::new("sh");
+    shell.arg(name).current_dir(sandbox.path()).env_clear().stdin(Stdio::null());
+    shell.env("HOME", sandbox.path().join("home")).env("USER", "alice").env("TZ", "UTC");
+    shell.env("LAMP", env!("CARGO_BIN_EXE_lamp"));
+    with_python(&mut shell, python);
+    shell
+}
+
+fn is_offline(ended: &Ended) -> bool {
+    let words = ["Could not find a version", "No matching distribution", "invalid command"];
+    words.iter().any(|words| ended.out.contains(words))
+}
+
+fn with_python(command: &mut Command, folder: &Path) {
     command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", folder.display()));
 }
 
@@ -89,19 +108,18 @@ fn tutorial_lines_train_and_keep_what_was_saved() {
     };
     let sandbox = trainer();
     sandbox.write("tutorial.sh", TUTORIAL);
-    let mut shell = Command::new("sh");
-    shell.arg("tutorial.sh").current_dir(sandbox.path()).env_clear();
-    shell.env("HOME", sandbox.path().join("home")).env("USER", "alice").env("TZ", "UTC");
-    shell.env("LAMP", env!("CARGO_BIN_EXE_lamp"));
-    with_python(&mut shell, &folder);
-    let ended = sandbox.end(&mut shell);
-    let is_offline = ["Could not find a version", "No matching distribution", "invalid command"]
-        .iter()
-        .any(|words| ended.out.contains(words));
-    if is_offline {
+    let ended = sandbox.end(&mut script(&sandbox, "tutorial.sh", &folder));
+    if is_offline(&ended) {
         return skipped("python", "pip cannot fetch `wheel`, which this Python lacks");
     }
     assert_eq!(ended.code, 0, "{ended:?}");
+    let line = "INFO\t2";
+    let streamed = ended.out.lines().filter(|told| told.starts_with(line));
+    let columns: Vec<Vec<&str>> = streamed.map(|told| told.split('\t').collect()).collect();
+    assert!(
+        columns.iter().any(|told| told[2..] == ["master-replica-0", "", "environment cloud"]),
+        "{ended:?}"
+    );
     for told in [
         // `local train` runs beside setup.py.
         "train gs://data None\nenvironment cloud\nurl None",
@@ -112,6 +130,7 @@ fn tutorial_lines_train_and_keep_what_was_saved() {
         "state SUCCEEDED",
         "JOB_ID",
         "job-dir/model/weights.txt",
+        "NAME   DEFAULT_VERSION_NAME\nmnist  v1\n",
     ] {
         assert!(ended.out.contains(told), "{told}: {ended:?}");
     }
@@ -121,6 +140,7 @@ fn tutorial_lines_train_and_keep_what_was_saved() {
         "--verbosity has no meaning here",
         "region us-central1 is us-east-2 at AWS",
         "a job `mnist_train_",
+        "no job here had it as `--job-dir`",
     ] {
         assert!(ended.err.contains(told), "{told}: {}", ended.err);
     }
@@ -201,4 +221,259 @@ fn local_train_gives_each_role_its_task_and_the_primary_its_code() {
     let cluster = sandbox.read("evaluator-0");
     assert_eq!(cluster, sandbox.read("worker-0"));
     assert!(cluster.contains("localhost:27182") && !cluster.contains("evaluator"), "{cluster}");
+}
+
+/// Reports as `cloudml-hypertune` writes: each value is a text.
+const TUNED: &str = "\
+import argparse, json, os
+parser = argparse.ArgumentParser()
+parser.add_argument('--job-dir')
+parser.add_argument('--offset', type=int)
+parser.add_argument('--depth', type=int)
+args = parser.parse_args()
+trial = json.loads(os.environ['TF_CONFIG'])['task']['trial']
+print('trial', trial, 'depth', args.depth, 'url', os.environ['LAMP_JOB_DIR_URL'])
+report = {'timestamp': 1.0, 'trial': trial, 'loss': str(abs(args.depth - args.offset)),
+          'global_step': '7', 'checkpoint_path': ''}
+os.makedirs(os.path.dirname(os.environ['CLOUD_ML_HP_METRIC_FILE']), exist_ok=True)
+with open(os.environ['CLOUD_ML_HP_METRIC_FILE'], 'w') as file:
+    file.write(json.dumps(report) + '\\n')
+";
+
+const SEARCH: &str = "\
+trainingInput:
+  hyperparameters:
+    goal: MINIMIZE
+    hyperparameterMetricTag: loss
+    maxTrials: 3
+    maxParallelTrials: 3
+    algorithm: GRID_SEARCH
+    params:
+    - parameterName: depth
+      type: INTEGER
+      minValue: 1
+      maxValue: 3
+      scaleType: UNIT_LINEAR_SCALE
+";
+
+const SEARCH_LINES: &str = r#"
+set -eu
+gcloud() { "$LAMP" "$@"; }
+submit() { gcloud ml-engine jobs submit training My_Search --job-dir gs://bucket/run --package-path trainer --module-name trainer.tuned --region us-east1 --config hptuning.yaml -- --offset 2; }
+submit
+gcloud ml-engine jobs stream-logs My_Search
+gcloud ml-engine jobs list
+gcloud ml-engine jobs describe My_Search --format json > described.json
+if submit; then exit 9; fi
+"#;
+
+#[test]
+fn hyperparameters_of_the_config_search_and_are_described() {
+    let Some(folder) = python_folder() else {
+        return skipped("python", "there is no Python with setuptools, venv and ensurepip");
+    };
+    let sandbox = trainer();
+    sandbox.write("trainer/tuned.py", TUNED);
+    sandbox.write("hptuning.yaml", SEARCH);
+    sandbox.write("search.sh", SEARCH_LINES);
+    let ended = sandbox.end(&mut script(&sandbox, "search.sh", &folder));
+    if is_offline(&ended) {
+        return skipped("python", "pip cannot fetch `wheel`, which this Python lacks");
+    }
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.err.contains("Job [My_Search] submitted successfully."), "{}", ended.err);
+    assert!(ended.err.contains("a job `My_Search` exists"), "{}", ended.err);
+    for depth in 1..=3 {
+        let streamed =
+            format!("\t{depth}\ttrial {depth} depth {depth} url gs://bucket/run/{depth}");
+        assert!(ended.out.contains(&streamed), "{streamed}: {}", ended.out);
+    }
+    let jobs: Vec<&str> = ended.out.lines().filter(|line| line.contains("SUCCEEDED")).collect();
+    assert!(jobs.len() == 1 && jobs[0].starts_with("My_Search"), "{}", ended.out);
+    let described: Value = serde_json::from_str(&sandbox.read("described.json")).unwrap();
+    assert_eq!(described["state"], "SUCCEEDED", "{described:#}");
+    assert_eq!(described["trainingInput"]["hyperparameters"]["algorithm"], "GRID_SEARCH");
+    let output = &described["trainingOutput"];
+    assert_eq!(output["completedTrialCount"], "3");
+    assert_eq!(output["isHyperparameterTuningJob"], true);
+    let best = &output["trials"][0];
+    assert_eq!(best["hyperparameters"]["depth"], "2");
+    assert_eq!(
+        best["finalMetric"],
+        serde_json::json!({ "trainingStep": "7", "objectiveValue": 0.0 })
+    );
+    assert_eq!((&best["trialId"], &best["state"]), (&"2".into(), &"SUCCEEDED".into()));
+}
+
+#[test]
+fn mistakes_of_a_search_are_refused_with_their_lines() {
+    let sandbox = trainer();
+    sandbox.write("typed.yaml", SEARCH.replace("maxValue", "maxValu"));
+    sandbox
+        .write("log.yaml", SEARCH.replace("minValue: 1", "minValue: 0").replace("LINEAR", "LOG"));
+    sandbox.write("none.yaml", SEARCH.replace("type: INTEGER", "type: WHOLE"));
+    sandbox.write("gone.yaml", format!("{SEARCH}    resumePreviousJobId: never_was\n"));
+    for (file, code, told) in [
+        (
+            "typed.yaml",
+            100,
+            "typed.yaml:12: error[trainingInput.hyperparameters.params[0].maxValu]",
+        ),
+        ("log.yaml", 100, "trainingInput.hyperparameters.params[0].scaleType"),
+        ("none.yaml", 100, "DOUBLE, INTEGER, CATEGORICAL, DISCRETE"),
+        ("gone.yaml", 101, "no tuning `never-was`"),
+    ] {
+        let mut command = sandbox.command(&[
+            "submit",
+            "training",
+            "one",
+            "--module-name",
+            "trainer.task",
+            "--package-path",
+            "trainer",
+            "--config",
+            file,
+        ]);
+        if let Some(folder) = python_folder() {
+            with_python(&mut command, &folder);
+        } else if file == "gone.yaml" {
+            continue;
+        }
+        let ended = sandbox.end(&mut command);
+        assert_eq!(ended.code, code, "{file}: {ended:?}");
+        assert!(ended.err.contains(told), "{file}: {}", ended.err);
+    }
+    assert!(!sandbox.path().join("home/.local/state/lamplighter/jobs").exists());
+}
+
+#[test]
+fn name_submitted_twice_at_one_moment_is_one_job() {
+    let Some(folder) = python_folder() else {
+        return skipped("python", "there is no Python with setuptools, venv and ensurepip");
+    };
+    let sandbox = trainer();
+    let words = "submit training same --module-name trainer.task --package-path trainer";
+    let words: Vec<&str> = words.split(' ').collect();
+    let start = || {
+        let mut command = sandbox.command(&words);
+        with_python(&mut command, &folder);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let both = [start(), start()];
+    let mut codes: Vec<Option<i32>> = both
+        .into_iter()
+        .map(|child| child.wait_with_output().expect("lamp ends").status.code())
+        .collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [Some(0), Some(102)]);
+    let jobs = sandbox.path().join("home/.local/state/lamplighter/jobs");
+    assert_eq!(std::fs::read_dir(jobs).unwrap().count(), 1);
+    assert_eq!(sandbox.lamp(&["ml-engine", "jobs", "cancel", "same", "--quiet"]).code, 0);
+}
+
+const WORKERS: &str = "\
+trainingInput:
+  scaleTier: CUSTOM
+  masterType: complex_model_m_gpu
+  workerType: complex_model_m_gpu
+  parameterServerType: large_model
+  workerCount: 9
+  parameterServerCount: 3
+";
+
+/// Each role says who it is, and ends.
+const ROLES: &str = "\
+import argparse, json, os
+parser = argparse.ArgumentParser()
+parser.add_argument('--job-dir')
+parser.add_argument('--user_arg_1')
+args = parser.parse_args()
+config = json.loads(os.environ['TF_CONFIG'])
+sizes = {role: len(places) for role, places in sorted(config['cluster'].items())}
+print(config['task']['type'], config['task']['index'], sizes, args.user_arg_1, flush=True)
+";
+
+#[test]
+fn second_tutorial_trains_with_workers_and_parameter_servers() {
+    let Some(folder) = python_folder() else {
+        return skipped("python", "there is no Python with setuptools, venv and ensurepip");
+    };
+    let sandbox = trainer();
+    sandbox.write("trainer/role.py", ROLES);
+    sandbox.write("config.yaml", WORKERS);
+    sandbox.write("small.yaml", WORKERS.replace("9", "1").replace("3\n", "1\n"));
+    let submit = |name: &str, config: &str, more: &str| {
+        let words = format!(
+            "ml-engine jobs submit training {name} --package-path trainer --module-name trainer.role --job-dir gs://bucket/run --region us-central1 --config {config} {more} -- --user_arg_1 value_1"
+        );
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let mut command = sandbox.command(&words);
+        with_python(&mut command, &folder);
+        sandbox.end(&mut command)
+    };
+    // Thirteen agents are too many for a test. The plan has them all.
+    let planned = submit("second", "config.yaml", "--dry-run");
+    assert_eq!(planned.code, 0, "{planned:?}");
+    assert!(planned.out.contains("13 machines work as one job"), "{planned:?}");
+    let ended = submit("second", "small.yaml", "--stream-logs");
+    if is_offline(&ended) {
+        return skipped("python", "pip cannot fetch `wheel`, which this Python lacks");
+    }
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let chief = "chief 0 {'chief': 1, 'ps': 1, 'worker': 1} value_1";
+    assert!(ended.out.contains(chief), "{}", ended.out);
+}
+
+/// The folder of a Python environment with MLflow and scikit-learn, if there is one.
+fn mlflow() -> Option<PathBuf> {
+    let folder = PathBuf::from(std::env::var_os("LAMP_TEST_MLFLOW")?);
+    let mut python = Command::new(folder.join("bin/python"));
+    let has_both = python.args(["-c", "import mlflow, sklearn"]).output();
+    has_both.is_ok_and(|output| output.status.success()).then_some(folder)
+}
+
+/// A model that `local train` writes where the tutorial has it.
+const CLASSIFIER: &str = "\
+import argparse, os
+import joblib
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+parser = argparse.ArgumentParser()
+parser.add_argument('--job-dir')
+parser.add_argument('--train-file')
+args = parser.parse_args()
+data = load_iris()
+model = LogisticRegression(max_iter=500).fit(data.data, data.target)
+os.makedirs(os.path.join(args.job_dir, 'model'))
+joblib.dump(model, os.path.join(args.job_dir, 'model', 'model.joblib'))
+";
+
+/// Lines 3 and 5 to 8 as the tutorials have them.
+const PREDICTION: &str = r#"
+set -eu
+gcloud() { "$LAMP" "$@"; }
+BUCKET_NAME=data
+MODEL_NAME=mnist
+MODEL_BINARIES=checkpoints/model
+gcloud ml-engine local train --job-dir checkpoints --module-name trainer.task --package-path ./trainer -- --train-file gs://$BUCKET_NAME
+gcloud ml-engine local predict --model-dir checkpoints/model --json-instances sample.json --verbosity debug
+gcloud ml-engine versions create v1 --model $MODEL_NAME --origin $MODEL_BINARIES --runtime-version 1.8
+gcloud ml-engine models list
+gcloud ml-engine predict --model $MODEL_NAME --version v1 --json-instances sample.json
+"#;
+
+#[test]
+fn trained_model_is_deployed_and_predicts_by_mlflow() {
+    let Some(environment) = mlflow() else {
+        return skipped("mlflow", "LAMP_TEST_MLFLOW names no environment with mlflow and sklearn");
+    };
+    let sandbox = trainer();
+    sandbox.write("trainer/task.py", CLASSIFIER);
+    sandbox.write("sample.json", "[5.1, 3.5, 1.4, 0.2]\n[6.7, 3.0, 5.2, 2.3]\n");
+    sandbox.write("predict.sh", PREDICTION);
+    let mut shell = script(&sandbox, "predict.sh", &environment.join("bin"));
+    let ended = sandbox.end(shell.env("VIRTUAL_ENV", &environment));
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.out.contains("NAME   DEFAULT_VERSION_NAME\nmnist  v1\n"), "{}", ended.out);
+    assert_eq!(ended.out.matches("[0, 2]").count(), 2, "both ask the same model: {}", ended.out);
 }

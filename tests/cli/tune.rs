@@ -1,14 +1,14 @@
 //! `lamp tune` from outside: trials as real jobs on this workstation.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::place::{Place, end};
-use super::sandbox::PATIENCE;
+use super::sandbox::{PATIENCE, repository};
 use lamp_test_support::skipped;
 
 /// Its lowest value is 0, at x = 4. The first report is another value: the last one counts.
@@ -219,4 +219,124 @@ fn optuna_chooses_and_stops_trials_that_report_by_hypertune() {
     }
     let seen = lamp(&["tune", "status", "walks", "--importance"]);
     assert!(seen.code == 0 && seen.out.contains("importance"), "{}", seen.err);
+}
+
+/// Asks the program that asks Optuna, as a driver does. Each line of the answer is one of its own.
+fn ask_helper(environment: &Path, script: &str) -> String {
+    let helper = repository().join("src/adapters/tuner/lamp_tuner.py");
+    let source = std::fs::read_to_string(helper).expect("the program is in the repository");
+    let whole = format!("{}\n{script}", source.replace("\nmain()\n", "\n"));
+    let mut python = Command::new(environment.join("bin/python"));
+    let ended = python.args(["-c", &whole]).output().expect("Python starts");
+    let err = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{err}");
+    String::from_utf8_lossy(&ended.stdout).into_owned()
+}
+
+/// Nine trials have climbed. The tenth is asked about at each of its steps.
+const CLIMB: &str = r#"
+def trial(number, value, steps, state):
+    points = [[step, value + 5.0 / step] for step in range(1, steps + 1)]
+    return {"number": number, "state": state, "params": {"x": 0.5}, "points": points,
+            "value": points[-1][1] if points else None}
+
+def stops_at(early_stop, number, value, names="t"):
+    others = [trial(n, n / 10.0, 81, "complete") for n in range(1, 9)]
+    for steps in [1, 2, 3, 4, 9, 16, 27, 64, 81]:
+        asked = {"params": {"x": {"type": "float", "min": 0.0, "max": 1.0}}, "goal": "minimize",
+                 "algorithm": "random", "early_stop": early_stop, "tuning": names,
+                 "number": number, "trials": others + [trial(number, value, steps, "running")]}
+        if prune(asked)["prune"]:
+            return steps
+    return None
+
+for early_stop in ["asha", "hyperband", "median"]:
+    best = [stops_at(early_stop, 9, -1.0, name) for name in "abcdef"]
+    worst = [stops_at(early_stop, 9, 9.0, name) for name in "abcdef"]
+    print(early_stop, best.count(None), worst.count(None), min(step or 99 for step in worst))
+"#;
+
+#[test]
+fn halving_keeps_the_best_trial_and_stops_the_worst_at_a_rung() {
+    let Some(environment) = environment() else {
+        return skipped("optuna", "LAMP_TEST_OPTUNA names no environment with optuna");
+    };
+    let told = ask_helper(&environment, CLIMB);
+    let lines: Vec<&str> = told.lines().collect();
+    // The best is never stopped, and the worst always, at the first rung of its bracket.
+    assert_eq!(lines[0], "asha 6 0 1");
+    assert!(lines[1].starts_with("hyperband 6 ") && !lines[1].ends_with(" 99"), "{told}");
+    assert_eq!(lines[2], "median 6 0 1");
+}
+
+/// The function of `tune-toy`, 30 trials, 3 at a time, 20 times.
+const TOY: &str = r#"
+import statistics
+PARAMS = {"rate": {"type": "float", "min": 1e-4, "max": 1.0, "scale": "log"},
+          "shape": {"type": "categorical", "values": ["round", "flat"]},
+          "x": {"type": "float", "min": -5.0, "max": 5.0}}
+
+def loss(values):
+    far = (values["x"] - 1) ** 2 + (math.log10(values["rate"]) + 2) ** 2
+    return far + (1.0 if values["shape"] == "flat" else 0.0)
+
+def by_tpe(trials, seed, name):
+    return ask({"params": PARAMS, "trials": trials, "goal": "minimize", "algorithm": "tpe",
+                "early_stop": "off", "seed": seed, "tuning": name})["params"]
+
+def by_chance(trials, seed, name):
+    chance = random.Random(seed)
+    return {"rate": 10 ** chance.uniform(-4, 0), "x": chance.uniform(-5, 5),
+            "shape": chance.choice(["round", "flat"])}
+
+def best_of(choose, repetition):
+    trials = []
+    for number in range(1, 31):
+        if number > 3:
+            done = trials[number - 4]
+            done["state"], done["value"] = "complete", loss(done["params"])
+        values = choose(trials, repetition * 7919 + number, "toy-%d" % repetition)
+        trials.append({"number": number, "state": "running", "params": values, "points": []})
+    return min(loss(trial["params"]) for trial in trials)
+
+tpe = [best_of(by_tpe, at) for at in range(20)]
+chance = [best_of(by_chance, at) for at in range(20)]
+print(json.dumps({
+    "medians": [statistics.median(tpe), statistics.median(chance)],
+    "means": [statistics.mean(tpe), statistics.mean(chance)],
+    "near": [sum(best < 0.25 for best in tpe), sum(best < 0.25 for best in chance)],
+    "nearest": [sum(best < 0.1 for best in tpe), sum(best < 0.1 for best in chance)],
+    "better": sum(one < other for one, other in zip(tpe, chance)),
+}))
+"#;
+
+#[test]
+fn tpe_finds_the_neighbourhood_of_the_lowest_point_and_beats_random() {
+    let Some(environment) = environment() else {
+        return skipped("optuna", "LAMP_TEST_OPTUNA names no environment with optuna");
+    };
+    let found: Value = serde_json::from_str(&ask_helper(&environment, TOY)).unwrap();
+    let number = |key: &str, at: usize| found[key][at].as_f64().expect("a number");
+    assert!(number("medians", 0) < 0.12 && number("medians", 1) > 0.3, "{found}");
+    assert!(number("near", 0) >= 15.0 && number("near", 1) <= 6.0, "{found}");
+    assert!(found["better"].as_u64() >= Some(16), "{found}");
+}
+
+#[test]
+fn daemon_drives_a_tuning_beside_an_unreadable_and_a_foreign_one() {
+    let place = tuned(SCRIPT, "parallel = 3");
+    let root = "home/.local/state/lamplighter/tunings";
+    place.0.write(&format!("{root}/damaged/tuning.json"), "{");
+    place.0.write(&format!("{root}/zz-newer/tuning.json"), "{\"format\": 999}");
+    let (mut daemon, _words) = place.driving(&["daemon"]);
+    let (code, _, err) = end(place.start(&["tune", "job.toml", "--detach"]));
+    assert!(code == 0 && err.contains("`lamp daemon` drives"), "{err}");
+    let until = Instant::now() + PATIENCE;
+    while status(&place)["ended"].is_null() {
+        assert!(Instant::now() < until, "the daemon does not drive it");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    assert_eq!(status(&place)["counts"]["complete"], 6);
 }
