@@ -20,6 +20,7 @@ use super::act_result::{DriveError, Ticked};
 use super::cloud_answers::Answers;
 use super::controller::Controller;
 use super::job_memory::JobMemory;
+use super::launch::gang_launch::awaits_agent;
 use super::observe::recall;
 use super::root_memory::{RootMemory, UNASKED, version};
 use crate::job::{JobId, Receipt};
@@ -193,6 +194,9 @@ impl Controller {
             return None;
         }
         let observed = recall(memory, news, answers, self.clock.mono());
+        if awaits_agent(memory.spec.as_ref()?, &observed) {
+            return None;
+        }
         let elsewhere = is_elsewhere(
             memory.spec.as_ref()?,
             &observed.attempts,

@@ -103,6 +103,9 @@ pub trait Cloud: Send + Sync {
     /// Launches the machine of a plan and returns its id. The plan's client token makes it
     /// idempotent: the same plan returns the same machine. [`CloudError::Mismatch`]: another
     /// request launched it, but it belongs to the plan.
+    ///
+    /// A plan with `gang` launches the machines of all ranks, or none, if it is of rank 0. The plan
+    /// of another rank only finds its machine, and is [`CloudError::Ambiguous`] without one.
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError>;
 
     /// Every machine of this owner in a region, also terminated ones while the cloud shows them. An

@@ -10,7 +10,7 @@ use lamp_test_support::imds::FalseImds;
 /// Ranks that meet at MASTER_ADDR with the standard library alone, and count steps together.
 const RANKS: &str = include_str!("ranks.py");
 
-/// An account with the group in which the machines of a gang reach each other.
+/// An account with the security group for gangs.
 fn account() -> Option<Account> {
     let account = Account::new()?;
     let names = [("GroupName", "lamplighter-gang"), ("GroupDescription", "gangs")];

@@ -56,12 +56,11 @@ impl JobLauncher {
         spec: &ResolvedSpec,
         observed: &Observed,
     ) -> Result<bool, JobDirError> {
-        let member = spec.member().filter(|_| spec.spec.machine.cloud != Cloud::Local);
-        let open = observed.attempts.iter().find(|attempt| attempt.settled.is_none());
-        let (Some(member), Some(open)) = (member, open) else { return Ok(false) };
-        let has_begun = open.lease.is_some() || open.status.is_some();
+        let Some(member) = spec.member().filter(|_| awaits_agent(spec, observed)) else {
+            return Ok(false);
+        };
         let is_asked = Wishes::of(&observed.requests).end.is_some();
-        if has_begun || is_asked || !self.is_gang_over(member).await? {
+        if is_asked || !self.is_gang_over(member).await? {
             return Ok(false);
         }
         info!(job = %dir.job(), "the gang is over: its machine ends, whose agent has not begun");
@@ -113,6 +112,15 @@ impl JobLauncher {
         }
         Ok(None)
     }
+}
+
+/// Whether a rank has a machine whose agent has not begun. Only a tick can find out whether its gang
+/// is over.
+pub(crate) fn awaits_agent(spec: &ResolvedSpec, observed: &Observed) -> bool {
+    let open = observed.attempts.iter().find(|attempt| attempt.settled.is_none());
+    spec.member().is_some()
+        && spec.spec.machine.cloud != Cloud::Local
+        && open.is_some_and(|open| open.lease.is_none() && open.status.is_none())
 }
 
 /// The plan of rank 0 as the plan of another rank. `None`: it launches one machine only.

@@ -44,7 +44,7 @@ pub fn machines_of_launch(spec: &Spec, history: &[AttemptRecord]) -> u32 {
     }
 }
 
-/// The zone in which a later machine of a rank must be; `None`: any. The ranks of two zones talk
+/// The zone of a later machine of a rank; `None`: any. The ranks of two zones talk
 /// slowly, and EC2 bills their traffic.
 pub fn zone_of_rank<'a>(spec: &Spec, history: &'a [AttemptRecord]) -> Option<&'a Zone> {
     spec.gang.as_ref().filter(|_| spec.machine.cloud != Cloud::Local)?;
