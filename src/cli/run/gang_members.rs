@@ -17,7 +17,7 @@ use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::Controller;
 use crate::job::{GangMember, JobId, ResolvedSpec, Wish};
 use crate::jobdir::JobDir;
-use crate::policy::gang::rank_launch::{RankLaunch, rank_launch};
+use crate::policy::gang::rank_launch::{RankPurchase, rank_purchase};
 use crate::wire::{Store, Workstation};
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ impl GangStart<'_> {
         if matches!(dir.spec().await, Ok(Some(_))) {
             return drive::hand_over(self.workstation, &member.job).map(drop);
         }
-        if rank_launch(&member.spec, &[]) == RankLaunch::Joins {
+        if rank_purchase(&member.spec, &[]) == RankPurchase::Joins {
             self.carry_code(context, member).await?;
             let made = self.controller.make(&dir, member).await;
             made.map_err(|error| packed_job::submit_fault(&error))?;

@@ -16,7 +16,7 @@ use crate::controller::observe::{Observed, is_still_there};
 use crate::job::{AttemptNo, CheckpointNo, ResolvedSpec};
 use crate::jobdir::JobDir;
 use crate::market::{Cloud, elapsed};
-use crate::policy::gang::rank_launch::{RankLaunch, rank_launch};
+use crate::policy::gang::rank_launch::{RankPurchase, rank_purchase};
 use crate::policy::lifecycle::reconcile::history;
 use crate::policy::lifecycle::relaunch;
 use crate::policy::purchase::placement::NoOffer;
@@ -43,7 +43,7 @@ impl JobLauncher {
             if self.is_gang_over(member).await? {
                 return self.end_rank(dir, memory).await;
             }
-            if rank_launch(&spec.spec, &history(&observed.attempts)) == RankLaunch::Joins {
+            if rank_purchase(&spec.spec, &history(&observed.attempts)) == RankPurchase::Joins {
                 return self.join_launch(dir, member, memory).await;
             }
         }

@@ -28,7 +28,7 @@ use crate::jobdir::JobDir;
 use crate::market::{Cloud, Market, Offer, PriceHistory, Quota, Span, Supply, uncounted};
 use crate::policy::Wishes;
 use crate::policy::account::shutdown_proof;
-use crate::policy::gang::rank_launch::{RankLaunch, rank_launch, zone_of_rank};
+use crate::policy::gang::rank_launch::{RankPurchase, rank_purchase, zone_of_rank};
 use crate::policy::lifecycle::continuation::machine_to_start;
 use crate::policy::lifecycle::reconcile::history;
 use crate::policy::lifecycle::relaunch;
@@ -213,9 +213,9 @@ impl JobLauncher {
             boot,
             kill_at: placed.kill_at,
         };
-        let gang = match rank_launch(&spec.spec, &history) {
-            RankLaunch::Leads(launch) => Some(launch),
-            RankLaunch::Alone | RankLaunch::Joins => None,
+        let gang = match rank_purchase(&spec.spec, &history) {
+            RankPurchase::Leads(launch) => Some(launch),
+            RankPurchase::Alone | RankPurchase::Joins => None,
         };
         let mut reasons = vec![reason.to_owned()];
         reasons.extend(gang.as_ref().map(|gang| {

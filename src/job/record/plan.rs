@@ -118,8 +118,10 @@ pub struct Starts {
 /// The part of a plan in a launch of several machines. Only the plan of rank 0 buys: the plans of
 /// the other ranks have its token and find their machines by it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct GangLaunch {
     /// The job of rank 0.
+    #[cfg_attr(feature = "web", schema(value_type = String))]
     pub leader: JobId,
     /// The place of this machine in the launch, from 0.
     pub rank: u32,

@@ -7,7 +7,7 @@ use crate::job::{AttemptRecord, GangLaunch, Spec};
 use crate::market::{Cloud, Zone};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RankLaunch {
+pub enum RankPurchase {
     /// A machine for this job alone.
     Alone,
     /// The call for the machines of all ranks.
@@ -17,30 +17,32 @@ pub enum RankLaunch {
 }
 
 /// The next launch of a job after `history`.
-pub fn rank_launch(spec: &Spec, history: &[AttemptRecord]) -> RankLaunch {
+pub fn rank_purchase(spec: &Spec, history: &[AttemptRecord]) -> RankPurchase {
     let member = spec.gang.as_ref().and_then(|gang| gang.member.as_ref());
-    let Some(member) = member.filter(|member| member.is_sound()) else { return RankLaunch::Alone };
+    let Some(member) = member.filter(|member| member.is_sound()) else {
+        return RankPurchase::Alone;
+    };
     if spec.machine.cloud == Cloud::Local
         || history.iter().any(|record| record.settled.had_machine())
     {
-        return RankLaunch::Alone;
+        return RankPurchase::Alone;
     }
     match member.rank {
-        0 => RankLaunch::Leads(GangLaunch {
+        0 => RankPurchase::Leads(GangLaunch {
             leader: member.leader().clone(),
             rank: 0,
             ranks: u32::try_from(member.seats.len()).unwrap_or(u32::MAX),
         }),
-        _ if history.is_empty() => RankLaunch::Joins,
-        _ => RankLaunch::Alone,
+        _ if history.is_empty() => RankPurchase::Joins,
+        _ => RankPurchase::Alone,
     }
 }
 
 /// How many machines the next launch buys. Quotas and caps must have room for all of them.
 pub fn machines_of_launch(spec: &Spec, history: &[AttemptRecord]) -> u32 {
-    match rank_launch(spec, history) {
-        RankLaunch::Leads(launch) => launch.ranks,
-        RankLaunch::Alone | RankLaunch::Joins => 1,
+    match rank_purchase(spec, history) {
+        RankPurchase::Leads(launch) => launch.ranks,
+        RankPurchase::Alone | RankPurchase::Joins => 1,
     }
 }
 
@@ -48,7 +50,7 @@ pub fn machines_of_launch(spec: &Spec, history: &[AttemptRecord]) -> u32 {
 /// slowly, and EC2 bills their traffic.
 pub fn zone_of_rank<'a>(spec: &Spec, history: &'a [AttemptRecord]) -> Option<&'a Zone> {
     spec.gang.as_ref().filter(|_| spec.machine.cloud != Cloud::Local)?;
-    let is_alone = rank_launch(spec, history) == RankLaunch::Alone;
+    let is_alone = rank_purchase(spec, history) == RankPurchase::Alone;
     history.last().filter(|_| is_alone).map(|last| &last.plan.offer.zone)
 }
 
@@ -75,18 +77,20 @@ mod tests {
 
     #[test]
     fn rank_0_buys_the_first_machines_of_all_ranks() {
-        let RankLaunch::Leads(launch) = rank_launch(&spec(Cloud::Aws, 0), &[]) else { panic!() };
+        let RankPurchase::Leads(launch) = rank_purchase(&spec(Cloud::Aws, 0), &[]) else {
+            panic!()
+        };
         assert_eq!((launch.leader.as_str(), launch.rank, launch.ranks), ("digits-222222", 0, 3));
-        assert_eq!(rank_launch(&spec(Cloud::Aws, 2), &[]), RankLaunch::Joins);
+        assert_eq!(rank_purchase(&spec(Cloud::Aws, 2), &[]), RankPurchase::Joins);
         assert_eq!(machines_of_launch(&spec(Cloud::Aws, 0), &[]), 3);
         assert_eq!(machines_of_launch(&spec(Cloud::Aws, 2), &[]), 1);
     }
 
     #[test]
     fn one_machine_and_the_workstation_are_launched_alone() {
-        assert_eq!(rank_launch(&Spec::bare(), &[]), RankLaunch::Alone);
-        assert_eq!(rank_launch(&spec(Cloud::Local, 0), &[]), RankLaunch::Alone);
-        assert_eq!(rank_launch(&spec(Cloud::Local, 1), &[]), RankLaunch::Alone);
+        assert_eq!(rank_purchase(&Spec::bare(), &[]), RankPurchase::Alone);
+        assert_eq!(rank_purchase(&spec(Cloud::Local, 0), &[]), RankPurchase::Alone);
+        assert_eq!(rank_purchase(&spec(Cloud::Local, 1), &[]), RankPurchase::Alone);
         assert_eq!(zone_of_rank(&spec(Cloud::Aws, 0), &[]), None);
     }
 }
