@@ -34,6 +34,11 @@ fn leader_id(place: &Place) -> String {
     listed["jobs"][0]["job"].as_str().expect("a job").to_owned()
 }
 
+fn make_executable(file: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).expect("its bits");
+}
+
 fn wait_for_step(place: &Place, step: f64) {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -228,14 +233,18 @@ fn applied_gang_starts_once_and_ends_with_its_file() {
     place.nothing_is_left();
 }
 
-/// An empty PATH has no engine. The jobs are refused before they are made.
+/// The jobs are refused before they are made. This PATH has a shell and a Python without packages.
 #[test]
 fn engine_that_is_not_installed_is_said_before_anything_starts() {
     for (engine, said) in [("mpi", "`mpirun` of Open MPI"), ("ray", "has no package `ray`")] {
         let gang = format!("[gang]\nengine = \"{engine}\"");
         let place = place(1, &gang, "nodes = 2");
-        let empty = place.0.path().join("nothing");
-        let ended = place.0.end(place.0.command(&["run"]).env("PATH", empty));
+        let path = place.0.path().join("bin");
+        std::fs::create_dir(&path).expect("a folder");
+        std::os::unix::fs::symlink("/bin/sh", path.join("sh")).expect("a link");
+        place.0.write("bin/python3", "#!/bin/sh\nexit 1\n");
+        make_executable(&path.join("python3"));
+        let ended = place.0.end(place.0.command(&["run"]).env("PATH", path));
         assert_eq!(ended.code, 102, "{}", ended.err);
         assert!(ended.err.contains(said) && ended.err.contains("installs it"), "{}", ended.err);
         let (_, listed) = place.0.json(&["status", "-o", "json"]);

@@ -132,8 +132,9 @@ pub fn is_long_quiet(status: &Status) -> bool {
 /// Every rank that reports steps has stopped, and at least one reports them.
 fn is_still(ranks: &[RankSight]) -> bool {
     let stopped = |rank: &RankSight| {
-        let age = rank.step_age?;
-        let long = Duration::try_from_secs_f64(rank.secs_per_step.unwrap_or(0.0) * STILL_STEPS);
+        // A number in a log line that never changes is no step.
+        let (age, secs) = (rank.step_age?, rank.secs_per_step?);
+        let long = Duration::try_from_secs_f64(secs * STILL_STEPS);
         Some(age >= long.unwrap_or(Duration::MAX).max(STILL_MIN))
     };
     let mut known = ranks.iter().filter_map(stopped).peekable();
@@ -249,6 +250,8 @@ mod tests {
         assert_eq!(judge_gang(&[since(0, 1300), since(1, 60)]), GangVerdict::Working);
         let slow = |rank| RankSight { secs_per_step: Some(300.0), ..since(rank, 1300) };
         assert_eq!(judge_gang(&[slow(0), slow(1)]), GangVerdict::Working, "ten steps are longer");
+        let none = |rank| RankSight { secs_per_step: None, ..since(rank, 1300) };
+        assert_eq!(judge_gang(&[none(0), none(1)]), GangVerdict::Working, "no steps are known");
     }
 
     #[test]
