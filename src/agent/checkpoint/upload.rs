@@ -215,10 +215,20 @@ enum Hold {
     Impossible,
 }
 
-/// Where files are held during the upload.
-pub(crate) fn stages(outbox: &Outbox, folder: &Path) -> [PathBuf; 2] {
-    let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    [outbox.state.join("staged"), folder.with_file_name(format!(".{name}.lamp-staged"))]
+/// Where files are held during the upload: beside the agent's records, and beside the folder if
+/// that is on another file system.
+fn stages(outbox: &Outbox, folder: &CheckpointFolder) -> [PathBuf; 2] {
+    let name = folder.path.file_name().unwrap_or_default().to_string_lossy();
+    [outbox.state.join("staged"), folder.path.with_file_name(format!(".{name}.lamp-staged"))]
+}
+
+/// Removes the held files of a try. No answer waits for it: 60,000 files take a minute.
+pub(crate) async fn release(outbox: &Outbox, folder: &CheckpointFolder) {
+    for stage in stages(outbox, folder) {
+        if let Err(error) = outbox.files.remove_aside(&stage).await {
+            tracing::warn!("cannot remove {}: {error}", stage.display());
+        }
+    }
 }
 
 /// Failures of one file in a row before people are told. One or two are usual.
@@ -238,7 +248,6 @@ impl UploadTry {
         if self.is_silent && self.manifest.step.is_none() {
             self.manifest.step = self.step_in_files(held.as_ref().ok());
         }
-        self.release().await;
         sent?;
         let is_held = held.is_ok();
         let still = |look: &FolderLook| match is_held {
@@ -323,9 +332,13 @@ impl UploadTry {
         if wanted.is_empty() {
             return Ok(HashMap::new());
         }
-        self.release().await;
-        let staged =
-            self.outbox.files.stage_aside(&wanted, &self.stages()).await.map_err(|error| {
+        release(&self.outbox, &self.folder).await;
+        let staged = self
+            .outbox
+            .files
+            .stage_aside(&wanted, &stages(&self.outbox, &self.folder))
+            .await
+            .map_err(|error| {
                 tracing::debug!("the files of a checkpoint are sent from where they are: {error}");
                 Hold::Impossible
             })?;
@@ -346,19 +359,6 @@ impl UploadTry {
                 .zip(staged)
                 .collect()),
         }
-    }
-
-    async fn release(&self) {
-        for stage in self.stages() {
-            if let Err(error) = self.outbox.files.remove_aside(&stage).await {
-                tracing::warn!("cannot remove {}: {error}", stage.display());
-            }
-        }
-    }
-
-    /// Beside the agent's records, and beside the folder if that is on another file system.
-    fn stages(&self) -> [PathBuf; 2] {
-        stages(&self.outbox, &self.folder.path)
     }
 
     async fn send_new(

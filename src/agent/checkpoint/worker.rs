@@ -14,7 +14,7 @@ use super::completeness::folder_watch::FolderWatch;
 use super::completeness::workload_signals::{EarlierSigns, WorkloadSigns};
 use super::persisted_state::{STATE_FILE, UnsendableFiles, not_kept};
 use super::save_request::{PendingSave, SaveRequest, Saved};
-use super::upload::{CheckpointNumbers, Sent, TornUpload, UploadTry, numbers};
+use super::upload::{CheckpointNumbers, Sent, TornUpload, UploadTry, numbers, release};
 use super::worker_state::{SaveTrouble, WorkerState};
 use crate::agent::report::journal::Journal;
 use crate::job::{
@@ -456,6 +456,8 @@ impl Worker {
         self.shared.is_uploading(None);
         let cost = save_time + self.now().saturating_sub(complete_at) + QUIET;
         self.ended(ended, ripe.picture, which, cost.as_secs_f64());
+        let (outbox, folder) = (self.shared.outbox.clone(), self.shared.folder.clone());
+        self.in_time(release(&outbox, &folder)).await;
     }
 
     /// Retries soon, since a save was requested. After the workload's end, outputs and log need the
