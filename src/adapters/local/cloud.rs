@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
@@ -312,7 +312,7 @@ impl LocalCloud {
                 .and_then(|ended| SystemTime::now().duration_since(ended).ok())
                 .is_some_and(|age| age > KEEP_ENDED);
             if old && settled {
-                remove_tree(folder.dir())?;
+                remove_or_say(folder.dir());
             }
         }
         Ok(())
@@ -337,6 +337,13 @@ pub(crate) const ID_PREFIX: &str = "i-local-";
 /// The same plan always gives the same id.
 fn instance_id(client_token: &str) -> String {
     format!("{ID_PREFIX}{}", hex::encode(&Sha256::digest(client_token.as_bytes())[..6]))
+}
+
+/// A folder with files of another user stays, and holds up no other.
+fn remove_or_say(folder: &Path) {
+    if let Err(error) = remove_tree(folder) {
+        tracing::warn!("cannot remove {}: {error}", folder.display());
+    }
 }
 
 /// Time since the launch.
@@ -468,11 +475,15 @@ impl Cloud for LocalCloud {
         let gone = || Ok::<_, io::Error>(folder.ended()?.is_some_and(|ended| !ended.stopped));
         let clear = || {
             if machine.id.starts_with(ID_PREFIX) && gone()? {
-                job_workdir::release(&folder)
+                job_workdir::release(&folder).map(Some)
             } else {
-                Ok(())
+                Ok(None)
             }
         };
-        clear().map_err(|cause| failed("clear a machine's folder", cause))
+        let gone = clear().map_err(|cause| failed("clear a machine's folder", cause))?;
+        // The receipt does not wait for this. The end of the program does, and what a crash leaves
+        // is removed with the folder of the machine.
+        drop(gone.map(|gone| tokio::task::spawn_blocking(move || remove_or_say(&gone))));
+        Ok(())
     }
 }

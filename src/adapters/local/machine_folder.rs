@@ -37,7 +37,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::adapters::host::process_tree::ProcessRef;
-use crate::adapters::host::remove_tree::remove_tree;
 use crate::instance::{Notice, Tags};
 use crate::job::{JobId, ProgressLine};
 use crate::market::UsdPerHour;
@@ -133,6 +132,9 @@ const OF_A_RUN: [&str; 6] =
 
 /// Written when the attempt is settled.
 pub const RELEASED: &str = "released.json";
+
+/// The folder of what is being removed.
+const GONE: &str = "gone";
 
 /// Files that stay when the rest is removed.
 const KEPT: [&str; 8] = [
@@ -319,17 +321,19 @@ impl LocalFolder {
         )
     }
 
-    /// Removes the agent's files. Records and logs stay.
-    pub fn clear(&self) -> io::Result<()> {
+    /// The folder for what is to be removed; made if it is missing.
+    pub fn gone(&self) -> io::Result<PathBuf> {
+        let gone = self.path(GONE);
+        fs::create_dir_all(&gone)?;
+        Ok(gone)
+    }
+
+    /// Moves the agent's files into `gone`. Records and logs stay.
+    pub fn clear(&self, gone: &Path) -> io::Result<()> {
         for entry in fs::read_dir(&self.dir)? {
-            let entry = entry?;
-            if KEPT.iter().any(|kept| entry.file_name() == *kept) {
-                continue;
-            }
-            if entry.file_type()?.is_dir() {
-                remove_tree(&entry.path())?
-            } else {
-                fs::remove_file(entry.path())?
+            let name = entry?.file_name();
+            if KEPT.iter().chain([&GONE]).all(|kept| name != *kept) {
+                fs::rename(self.dir.join(&name), gone.join(&name))?;
             }
         }
         Ok(())
