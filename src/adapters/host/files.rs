@@ -198,7 +198,7 @@ impl Files for LocalFiles {
     }
 }
 
-/// The folders' own times show the clocks, so that no file appears among those of the workload.
+/// The folders' own times show the clocks. So no new file appears beside the workload's.
 fn clock_lead(folder: &Path, other: &Path) -> io::Result<ClockLead> {
     if fs::metadata(folder)?.dev() == fs::metadata(other)?.dev() {
         return Ok(ClockLead::default());

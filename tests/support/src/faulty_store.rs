@@ -291,7 +291,7 @@ impl Store for FaultyStore {
         Ok(sent)
     }
 
-    /// Its faults are those of the key `PREFIX` with `durable`. A failure loses the files, as a
+    /// It meets the faults of the key `PREFIX` with `durable`. A failure loses the files, as a
     /// disk does.
     async fn make_durable(&self, prefix: &str) -> Result<(), StoreError> {
         self.meet("sync", &format!("{prefix}durable")).await.inspect_err(|_| self.cut_power())?;

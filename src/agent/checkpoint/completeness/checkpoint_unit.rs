@@ -72,7 +72,7 @@ impl KnownKinds {
     }
 }
 
-/// What a part is judged by, beside its own files.
+/// Facts about the folder that decide with a part whether it is complete.
 pub(crate) struct UnitSurroundings<'a> {
     pub kinds: &'a KnownKinds,
     pub newest: &'a NewestWrites,

@@ -1,4 +1,4 @@
-//! What a watch of the folder keeps, second by second, and what it never keeps.
+//! Tests of the folder watch: which files it keeps, second by second.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
