@@ -4,6 +4,8 @@
 
 mod bad_input;
 mod browser;
+#[cfg(feature = "aws")]
+mod clouds;
 mod devtools;
 mod fit;
 mod job;
