@@ -2,7 +2,9 @@
 
 use std::process::Stdio;
 
-use super::sandbox::{Sandbox, heard};
+use lamp_test_support::skipped;
+
+use super::sandbox::{Sandbox, heard, repository};
 
 #[test]
 fn a_mistake_on_the_command_line_is_exit_code_2_and_says_the_same_as_the_file() {
@@ -68,6 +70,70 @@ fn completions_are_made_for_three_shells() {
         let ended = sandbox.lamp(&["completions", shell]);
         assert_eq!(ended.code, 0);
         assert!(ended.out.contains("check") && ended.out.contains("max-runtime"), "{shell}");
+    }
+}
+
+/// A terminal of zsh, because zsh completes only in one. The end of the list has a mark.
+const ZSH: &str = r#"zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell 'PS1=; autoload -U compinit; compinit -u; source ./lamp.zsh; compdef _lamp lamp; setopt no_beep'
+zpty -w shell 'zstyle ":completion:*" list-prompt ""; echo is-""ready'
+zpty -r shell said '*is-ready*'
+zpty -n -w shell $'LINE\t\t'
+zpty -w shell $'\x15echo is-""over'
+zpty -r shell said '*is-over*'
+print -r -- $said
+"#;
+
+/// The offers of a shell after these words, by its own script.
+fn offered(sandbox: &Sandbox, shell: &str, words: &str) -> String {
+    let script = sandbox.lamp(&["completions", shell]).out;
+    sandbox.write(&format!("lamp.{shell}"), script);
+    let asked = match shell {
+        "bash" => format!(
+            "source ./lamp.bash; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _lamp_jobs lamp \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; \
+             echo \"${{COMPREPLY[@]}}\""
+        ),
+        "fish" => format!("source ./lamp.fish; complete -C '{words}'"),
+        _ => ZSH.replace("LINE", words),
+    };
+    let lamp = std::path::Path::new(env!("CARGO_BIN_EXE_lamp"));
+    let folder = lamp.parent().expect("a folder").display().to_string();
+    let mut command = std::process::Command::new(shell);
+    let no_settings = match shell {
+        "bash" => "--norc",
+        "fish" => "--no-config",
+        _ => "-f",
+    };
+    let output = command
+        .args([no_settings, "-c", &asked])
+        .env("PATH", format!("{folder}:/usr/local/bin:/usr/bin:/bin"))
+        .env("HOME", sandbox.path().join("home"))
+        .env("TERM", "dumb")
+        .current_dir(sandbox.path())
+        .output()
+        .expect("the shell is here");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn real_shells_complete_verbs_and_job_ids() {
+    let sandbox = Sandbox::new();
+    let receipt = repository().join("tests/data/v1/receipt.json");
+    let receipt = std::fs::read_to_string(receipt).expect("the records of version 1 are kept");
+    let job = "home/.local/state/lamplighter/jobs/digits-222222/receipt.json";
+    sandbox.write(job, receipt);
+    for shell in ["bash", "zsh", "fish"] {
+        let is_here = std::process::Command::new(shell).arg("--version").output().is_ok();
+        if !is_here {
+            skipped("shells", format!("{shell} is needed"));
+            continue;
+        }
+        let verbs = offered(&sandbox, shell, "lamp rec");
+        assert!(verbs.contains("receipt"), "{shell}: {verbs:?}");
+        let jobs = offered(&sandbox, shell, "lamp receipt dig");
+        assert!(jobs.contains("digits-222222"), "{shell}: {jobs:?}");
     }
 }
 
