@@ -1,6 +1,8 @@
 //! `/api/v1` and `/metrics`: the real binary, asked by a real HTTP client.
 
-use std::process::Command;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use reqwest::StatusCode;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, ORIGIN};
@@ -186,4 +188,64 @@ fn fuzzer_finds_nothing_that_the_document_does_not_say() {
         .expect("schemathesis runs");
     let said = String::from_utf8_lossy(&ended.stdout);
     assert!(ended.status.success(), "{said}");
+}
+
+/// Loads a dashboard into the types that Grafana publishes, and prints each field that they lack.
+const LOADER: &str = r#"import json, sys
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+def lost(given, kept, path):
+    if isinstance(given, dict):
+        for key, value in given.items():
+            if isinstance(kept, dict) and key in kept:
+                yield from lost(value, kept[key], f"{path}/{key}")
+            else:
+                yield f"{path}/{key}"
+    elif isinstance(given, list):
+        for at, value in enumerate(given):
+            yield from lost(value, kept[at], f"{path}/{at}")
+    elif given != kept:
+        yield path
+
+register_default_plugins()
+given = json.load(sys.stdin)
+kept = json.loads(JSONEncoder().encode(Dashboard.from_json(given)))
+print("panels", len(kept["panels"]), *lost(given, kept, ""))
+"#;
+
+/// The answer of the types of Grafana to a dashboard. `None`: they are not here.
+fn loaded_by_grafana(dashboard: &Value) -> Option<String> {
+    let schemathesis = PathBuf::from(std::env::var_os("LAMP_TEST_SCHEMATHESIS")?);
+    let python = schemathesis.parent()?.join("python");
+    let has = Command::new(&python).args(["-c", "import grafana_foundation_sdk"]).output();
+    if !has.is_ok_and(|has| has.status.success()) {
+        return None;
+    }
+    let mut loader = Command::new(python)
+        .args(["-c", LOADER])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it was asked before");
+    let text = serde_json::to_vec(dashboard).expect("JSON");
+    loader.stdin.take().expect("it is piped").write_all(&text).expect("it reads");
+    let said = loader.wait_with_output().expect("it ends");
+    Some(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+}
+
+#[test]
+fn dashboard_loads_into_the_types_of_grafana() {
+    let file = crate::sandbox::repository().join("config/grafana/lamplighter.json");
+    let text = std::fs::read_to_string(file).expect("it ships");
+    let mut dashboard: Value = serde_json::from_str(&text).expect("JSON");
+    let panels = dashboard["panels"].as_array().map_or(0, Vec::len);
+    let Some(said) = loaded_by_grafana(&dashboard) else {
+        return skipped("schemathesis", "no Python here has grafana-foundation-sdk");
+    };
+    assert_eq!(said, format!("panels {panels}"), "fields that Grafana does not know");
+    dashboard["panels"][0]["fieldConfgi"] = json!({});
+    let wrong = loaded_by_grafana(&dashboard);
+    assert_eq!(wrong, Some(format!("panels {panels} /panels/0/fieldConfgi")));
 }
