@@ -85,7 +85,15 @@ fn two_jobs(place: &Place) -> [String; 2] {
 }
 
 fn paths(jobs: &[String; 2]) -> Vec<String> {
-    let fixed = ["/", "/machines", "/machines?look=1", "/costs", "/prices", "/prices?gpu=what?"];
+    let fixed = [
+        "/",
+        "/machines",
+        "/machines?look=1",
+        "/costs",
+        "/tunings",
+        "/prices",
+        "/prices?gpu=what?",
+    ];
     let jobs = jobs.iter().map(|job| format!("/job/{job}"));
     fixed.map(str::to_owned).into_iter().chain(jobs).collect()
 }

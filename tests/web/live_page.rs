@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::devtools::Browser;
 use crate::pages::Served;
 use crate::place::Place;
+use crate::six_jobs::SixJobs;
 
 const WAITS: &str = "echo first-line; while [ ! -e GO ]; do sleep 0.1; done; echo last-line";
 
@@ -107,4 +108,31 @@ fn pages_work_without_a_script_in_a_dark_and_narrow_window() {
     assert!(text.contains("Receipt") && text.contains("first-line"), "{text}");
     let drawn = browser.value("document.querySelectorAll('.canvas polyline').length > 0");
     assert_eq!(drawn, true, "the drawings need no script");
+}
+
+/// The sum of all that moved without a press of the person.
+const MOVED: &str = "(async () => {
+    let sum = 0;
+    const count = (list) => { for (const one of list.getEntries()) if (!one.hadRecentInput) sum += one.value; };
+    new PerformanceObserver(count).observe({ type: 'layout-shift', buffered: true });
+    for (let frame = 0; frame < 5; frame += 1) await new Promise(requestAnimationFrame);
+    return sum;
+})()";
+
+#[test]
+fn nothing_moves_when_a_page_gets_its_plots_and_its_first_update() {
+    let six = SixJobs::new();
+    let page = Served::by(&six.place, six.command(&["web", "--port", "0"]));
+    let Some(mut browser) = Browser::of(&six.place, &page) else { return };
+    for (path, drawn) in [("/", ".spark"), ("/job/llama-ft-7f3k2q", ".uplot")] {
+        six.beat();
+        browser.open(&format!("{}{path}", page.root));
+        browser.value("document.getElementById('live').firstElementChild.isOld = true");
+        browser
+            .until("the first update", "!document.getElementById('live').firstElementChild.isOld");
+        browser.until("its drawings", &format!("!!document.querySelector('{drawn}')"));
+        let moved = browser.value(MOVED).as_f64().expect("a sum");
+        // Browsers call a sum of 0.1 good.
+        assert!(moved < 0.02, "{path}: {moved}");
+    }
 }
