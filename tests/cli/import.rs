@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use lamp_test_support::skipped;
+
 use super::sandbox::Sandbox;
 
 const SKY: &str = "\
@@ -146,6 +148,33 @@ fn job_of_ml_engine_becomes_a_job_that_passes() {
     assert_eq!(spec["limits"]["max_runtime"], "2h");
     let key = "trainingInput.hyperparameters.lr";
     assert!(notes(&said).iter().any(|(line, name)| (*line, name.as_str()) == (14, key)), "{said}");
+}
+
+/// `LAMP_TEST_IMPORT` names a folder with real files of each tool, in `sky`, `dstack` and `ml`.
+/// `lamp check` is right about a few: their command leaves a container in the background.
+#[test]
+fn real_files_of_each_tool_become_jobs_that_pass() {
+    let Some(folder) = std::env::var_os("LAMP_TEST_IMPORT").map(std::path::PathBuf::from) else {
+        return skipped("data", "LAMP_TEST_IMPORT names no folder of files");
+    };
+    for tool in ["sky", "dstack", "ml"] {
+        let files = std::fs::read_dir(folder.join(tool)).expect("a folder of the tool").flatten();
+        let passed: Vec<bool> = files.map(|file| passes(&file.path())).collect();
+        assert!(passed.len() >= 20, "{tool}: only {} files", passed.len());
+        let wrong = passed.iter().filter(|passed| !**passed).count();
+        assert!(wrong * 20 <= passed.len(), "{tool}: {wrong} of {} do not pass", passed.len());
+    }
+}
+
+/// Whether `lamp check` passes the job file. The import itself must succeed.
+fn passes(file: &std::path::Path) -> bool {
+    let sandbox = Sandbox::new();
+    let is_dstack = file.to_string_lossy().ends_with("dstack.yml");
+    let name = if is_dstack { "job.dstack.yml" } else { "job.yaml" };
+    sandbox.write(name, std::fs::read(file).expect("a file"));
+    let imported = sandbox.lamp(&["import", name, "--to", "new.toml"]);
+    assert_eq!(imported.code, 0, "{}: {}", file.display(), imported.err);
+    sandbox.lamp(&["check", "new.toml"]).code == 0
 }
 
 #[test]
