@@ -9,7 +9,7 @@ use crate::app::view::next_end::Countdown;
 pub fn ends_part(ends: &[Countdown], now: Timestamp) -> Markup {
     html! {
         @if !ends.is_empty() {
-            h3 #ends { "Ends, the nearest first" }
+            h2 #ends { "Ends, the nearest first" }
             dl.facts.ends {
                 @for end in ends {
                     div {

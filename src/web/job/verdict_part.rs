@@ -9,7 +9,7 @@ use crate::market::Span;
 pub fn verdict_part(reason: &Reason) -> Markup {
     let span = |secs: f64| Span::from_secs(secs.round() as u64);
     html! {
-        h3 #verdict { "Verdict of the " (reason.policy) " rule" }
+        h2 #verdict { "Verdict of the " (reason.policy) " rule" }
         p { (reason_text(reason)) }
         @if let Some((counted, window)) = reason.clock().filter(|(_, window)| *window > 0.0) {
             p {
