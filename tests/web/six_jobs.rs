@@ -148,6 +148,8 @@ impl SixJobs {
 
     fn events(&self, one: &UnderWay, machine: &str) {
         let saved = json!({ "number": 1, "attempt": 1, "created": ago(20), "step": 300.0, "bytes": 5_420_309 });
+        let works = json!({ "at": ago(59), "policy": "idle", "verdict": "busy", "text": "working: GPU 90 %" });
+        let newest = json!({ "at": ago(1), "policy": one.policy, "verdict": one.verdict, "text": one.text, "numbers": one.numbers });
         let events = [
             (
                 61,
@@ -159,10 +161,12 @@ impl SixJobs {
                 60,
                 json!({ "kind": "workload_started", "start": 1, "pid": 4242, "command": "python train.py" }),
             ),
+            (59, json!({ "kind": "verdict", "reason": works })),
             (
                 20,
                 json!({ "kind": "checkpoint", "checkpoint": saved, "save_secs": 0.4, "upload_secs": 1.2, "asked_by": null }),
             ),
+            (1, json!({ "kind": "verdict", "reason": newest })),
         ];
         let lines: Vec<String> = events
             .iter()
@@ -196,7 +200,8 @@ impl SixJobs {
             "reason": { "at": now, "policy": one.policy, "verdict": one.verdict, "text": one.text, "numbers": one.numbers },
             "progress": { "step": one.step, "total": 1000.0, "loss": 0.31, "message": null, "at": now, "secs_per_step": 6.0 },
             "gpus": [{ "index": 0, "name": "NVIDIA A10G", "util_percent": busy, "memory_used_mib": 18_000,
-                "memory_total_mib": 23_028, "power_watts": watts, "temperature_celsius": 61.0 }],
+                "memory_total_mib": 23_028, "power_watts": watts, "power_limit_watts": 300.0, "clock_mhz": 1710.0,
+                "temperature_celsius": 61.0 }],
             "cpu_percent": 143.0, "memory_bytes": 2_147_483_648u64, "useful": "40m", "idle": "12m",
             "last_checkpoint": saved, "checkpoints": 1, "working_since": ago(59), "saved": "38m", "starts": 1,
         })
