@@ -170,14 +170,8 @@ fn a_gang_that_is_stopped_leaves_no_machine() {
 }
 
 #[test]
-fn a_plan_counts_price_and_quota_for_all_machines() {
+fn a_plan_counts_the_price_of_all_machines() {
     let Some(account) = account() else { return };
-    // Two machines of two vCPUs each.
-    account.ec2.quota("L-1216C47A", 3.0);
-    let (code, _, err) = account.lamp(&["plan", "gang.toml"]);
-    assert_ne!(code, 0, "{err}");
-    assert!(err.contains("needs 4 vCPUs, and the quota"), "{err}");
-    account.ec2.quota("L-1216C47A", 64.0);
     let (code, out, err) = account.lamp(&["plan", "gang.toml"]);
     assert_eq!(code, 0, "{out}\n{err}");
     assert!(out.contains("one call launches all 2 machines in one zone, or none of them"), "{out}");
@@ -186,5 +180,16 @@ fn a_plan_counts_price_and_quota_for_all_machines() {
     let (code, _, err) = account.lamp(&["plan", "spot.toml"]);
     assert_ne!(code, 0, "{err}");
     assert!(err.contains("can only be `on-demand` for several machines"), "{err}");
+    assert_eq!(launches(&account), 0);
+}
+
+/// Two machines of two vCPUs each.
+#[test]
+fn a_quota_must_have_room_for_all_machines() {
+    let Some(account) = account() else { return };
+    account.ec2.quota("L-1216C47A", 3.0);
+    let (code, _, err) = account.lamp(&["plan", "gang.toml"]);
+    assert_ne!(code, 0, "{err}");
+    assert!(err.contains("needs 4 vCPUs, and the quota"), "{err}");
     assert_eq!(launches(&account), 0);
 }
