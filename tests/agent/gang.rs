@@ -122,7 +122,7 @@ impl Gang {
         self.clock.sleep(Duration::from_secs(from)).await;
         let spec = self.spec(rank);
         let dir = JobDir::new(Arc::clone(&self.store), spec.job.clone());
-        dir.create_spec(&spec).await.expect("a spec");
+        let _same = dir.create_spec(&spec).await.expect("a spec");
         let place = self.folder.path().join(format!("{rank}-{attempt}"));
         let host = Host {
             clock: Arc::clone(&self.clock),
