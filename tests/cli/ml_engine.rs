@@ -317,7 +317,7 @@ fn mistakes_of_a_search_are_refused_with_their_lines() {
         (
             "typed.yaml",
             100,
-            "typed.yaml:12: error[trainingInput.hyperparameters.params[0].maxValu]",
+            "typed.yaml:12: error: `trainingInput.hyperparameters.params[0].maxValu`",
         ),
         ("log.yaml", 100, "trainingInput.hyperparameters.params[0].scaleType"),
         ("none.yaml", 100, "DOUBLE, INTEGER, CATEGORICAL, DISCRETE"),
