@@ -44,6 +44,8 @@ pub(crate) struct CheckpointUnit {
     pub open: bool,
     /// It was complete before.
     pub was_whole: bool,
+    /// Its names are known as those of a complete part: nothing was written since.
+    pub is_learned: bool,
     /// Its files are being deleted.
     pub is_leaving: bool,
     /// Its last change replaced its only file by rename.

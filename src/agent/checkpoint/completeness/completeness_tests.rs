@@ -606,6 +606,28 @@ mod scripts {
         assert!(has(&kept, "optimizer.pt") && has(&kept, "model.pt"), "{kept:?}");
     }
 
+    /// The first save rests in its middle for longer than a first save must. The second is compared
+    /// with all of it.
+    #[test]
+    fn first_save_that_rested_in_its_middle_teaches_all_its_names() {
+        let mut script = Script::new(true);
+        for step in [25, 50] {
+            for name in ["config.json", "model.safetensors"] {
+                script.write(&format!("checkpoint-{step}/{name}"));
+            }
+            for second in 0..20 {
+                script.train(1);
+                let kept = script.kept();
+                assert!(step == 25 || !has(&kept, "checkpoint-50/"), "after {second} s: {kept:?}");
+            }
+            for name in ["optimizer.pt", "trainer_state.json"] {
+                script.write(&format!("checkpoint-{step}/{name}"));
+            }
+            script.train(12);
+            assert!(has(&script.kept(), &format!("checkpoint-{step}/trainer_state.json")));
+        }
+    }
+
     /// CatBoost: a snapshot is renamed over the one before. Logs and a scratch file stay open.
     #[test]
     fn snapshot_is_kept_beside_scratch_file_that_stays_open() {

@@ -110,14 +110,14 @@ impl Units {
         let newest = self.newest();
         let is_new = |(part, unit): &(&FolderPart, &CheckpointUnit)| {
             matches!(part, FolderPart::Numbered { .. })
-                && !unit.was_whole
+                && !unit.is_learned
                 && self.is_whole(part, unit, now, &newest)
         };
         let whole: Vec<FolderPart> =
             self.parts.iter().filter(is_new).map(|(part, _)| part.clone()).collect();
         for part in whole {
             let unit = self.parts.get_mut(&part).expect("it was just found");
-            unit.was_whole = true;
+            (unit.was_whole, unit.is_learned) = (true, true);
             let held = unit.held.clone();
             if let FolderPart::Numbered { parent, .. } = part {
                 self.kinds.learn(parent, held);
@@ -373,6 +373,7 @@ impl Units {
             unit.closes(had);
         }
         let begun = is_another.then_some((now, beside.earlier));
+        unit.is_learned &= changed.is_empty();
         unit.is_leaving = changed.is_empty() && is.len() < had.len();
         unit.held = held(is);
         unit.there = !is.is_empty();
