@@ -57,7 +57,7 @@ pub struct PlanDocument<'a> {
     pub unanswered: Option<&'a str>,
     /// The same for each region and market of the job.
     pub permissions: Vec<&'a LaunchPermission>,
-    /// What the account lacks.
+    /// Things that the account lacks.
     pub lacks: &'a [Lack],
     /// Why the machine could not run the agent.
     pub agent: Option<&'a str>,
