@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lamp_test_support::faulty_store::FaultyStore;
 use lamp_test_support::inline_files::InlineFiles;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
-use lamplighter::adapters::store::open;
 use lamplighter::agent::gang::{RankPaths, RankPorts, RankRun, RankSelf};
 use lamplighter::instance::Status;
 use lamplighter::job::{
@@ -91,8 +91,7 @@ struct Gang {
 impl Gang {
     fn new(clock: Arc<VirtualClock>, words: serde_json::Value, script: Script) -> Gang {
         let folder = tempfile::tempdir().expect("a folder");
-        let root = format!("file://{}/root", folder.path().display());
-        let store = open::open(&root).expect("a store");
+        let store = FaultyStore::new(clock.clone());
         let ranks = words["nodes"]["max"].as_u64().expect("a number") as u32;
         let said = Arc::default();
         Gang { clock, store, folder, words, ranks, script, said }
