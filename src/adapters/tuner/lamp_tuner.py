@@ -23,7 +23,8 @@ STATES = {
     "running": TrialState.RUNNING,
 }
 
-# Spread over the ranges before Optuna models them. Fewer miss a region, more leave too few to search.
+# Spread over the ranges before Optuna models them. Fewer miss a region. More leave too few to
+# search.
 START_TRIALS = 8
 
 # The part of the trials that counts as good. Optuna takes a tenth, which of 20 trials are two.

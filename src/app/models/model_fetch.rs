@@ -56,8 +56,8 @@ pub async fn fetch_version(
     scratch.keep("model", &kept).map_err(|error| cache_fault(&error))
 }
 
-/// The place in the job root of a folder below the `--job-dir` of a job. The newest such job counts.
-/// `None`: no job had it.
+/// The place in the job root of a folder below the `--job-dir` of a job. The newest such job
+/// counts. `None`: no job had it.
 ///
 /// # Errors
 /// When the job root is unreachable.

@@ -105,8 +105,8 @@ fn command(job: &TrainingJob) -> Array {
     words.into_iter().chain(job.args.iter().cloned()).collect()
 }
 
-/// The script runs in the workdir. The module sees an empty folder, as it did at the service. There,
-/// each trial of a search had a folder below `--job-dir`.
+/// The script runs in the workdir. The module sees an empty folder, as it did at the service.
+/// There, each trial of a search had a folder below `--job-dir`.
 pub fn run_module(job: &TrainingJob, job_dir_as: JobDirAs) -> String {
     let module = shell_word(&job.module);
     let trial = if job.search.is_some() && job.job_dir.is_some() {

@@ -1,5 +1,5 @@
-//! `lamp ml-engine jobs stream-logs`: the log of a job, or of all trials of a tuning, in the columns
-//! of gcloud.
+//! `lamp ml-engine jobs stream-logs`: the log of a job, or of all trials of a tuning, in the
+//! columns of gcloud.
 
 use std::collections::BTreeMap;
 
