@@ -18,7 +18,7 @@ use lamplighter::jobdir::{GangDir, JobDir};
 use lamplighter::ports::{Clock, RankAddress, RankHost, RankLaunch, RankProcess, Store};
 use serde_json::json;
 
-/// What the engine of a rank does in an epoch: it runs so long and ends with this code.
+/// The engine of a rank in an epoch: its seconds, and its exit code.
 type Script = fn(rank: u32, epoch: u32) -> (u64, i32);
 
 struct Engine {

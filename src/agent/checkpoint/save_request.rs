@@ -32,7 +32,7 @@ pub enum Saved {
     Complete(CheckpointSummary),
     /// Nothing changed after the request. The newest complete checkpoint, if any, remains.
     NoChange(Option<CheckpointSummary>),
-    /// No process of the workload handles the signal, so none was asked.
+    /// The workload has no handler for the signal, and was not asked.
     NoHandler,
     /// Something changed but is not kept, with the reason as a sentence.
     Failed(String),

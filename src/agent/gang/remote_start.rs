@@ -1,4 +1,4 @@
-//! The engine of the first machine starts those of the others through the job directory.
+//! The first machine starts the engines of the others through the job directory.
 //!
 //! Not here: what the engine asks for (`policy::gang::mpi_engine`).
 

@@ -4,7 +4,7 @@ use crate::job::{JobId, Wish};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::wire::Clock;
 
-/// What became of it.
+/// The ranks that were asked, and the failures.
 #[derive(Default)]
 pub struct AskedRanks {
     /// A process must see each of them through.

@@ -50,7 +50,7 @@ impl GangView {
 }
 
 impl HeatRow {
-    /// The step of each moment, below [`HEAT_STEPS`]. `None`: unknown, which is not nothing.
+    /// The step of each moment, below [`HEAT_STEPS`]. `None`: unknown.
     pub fn steps(&self) -> Vec<Option<usize>> {
         let step = |value: f64| {
             let share = (value / self.trend.top.max(1e-9)).clamp(0.0, 1.0);

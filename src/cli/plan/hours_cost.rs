@@ -1,4 +1,4 @@
-//! What some hours of the planned machines cost, at today's price.
+//! The cost of some hours of the planned machines, at today's price.
 
 use std::time::Duration;
 

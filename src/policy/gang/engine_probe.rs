@@ -10,7 +10,7 @@ const IS_OPEN_MPI: &str = "mpirun --version 2>/dev/null | grep -q 'Open MPI'";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineProbe {
     pub argv: Vec<String>,
-    /// What is missing where the command fails.
+    /// Names the missing program, for the case that the command fails.
     pub missing: String,
     /// How to install it.
     pub hint: &'static str,

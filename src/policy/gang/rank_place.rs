@@ -28,7 +28,7 @@ impl RankPlace<'_> {
     }
 }
 
-/// The Python that an engine runs in: the one of the command, or that of the machine.
+/// The Python for an engine: from the command, or else from the machine.
 pub fn interpreter(command: &[String]) -> &str {
     command.first().filter(|program| is_python(program)).map_or("python3", String::as_str)
 }
