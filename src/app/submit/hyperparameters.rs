@@ -83,7 +83,7 @@ fn params(file: &HyperparameterSpec, found: &mut Vec<Finding>) -> BTreeMap<Strin
         };
         let Some(param) = param(&path, one, found) else { continue };
         if params.insert(name.clone(), param).is_some() {
-            let message = format!("is `{name}`, and another parameter has this name too");
+            let message = format!("is `{name}`, which another parameter has too");
             found.push(Finding::error(&format!("{path}.parameterName"), message));
         }
     }

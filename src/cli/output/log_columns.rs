@@ -30,7 +30,7 @@ impl LogColumns {
         text.lines().map(|line| self.line(at, line)).collect()
     }
 
-    /// The text after the last line end.
+    /// The rest after the last line end.
     pub fn last(&mut self, at: Timestamp) -> Option<String> {
         let rest = std::mem::take(&mut self.rest);
         (!rest.is_empty()).then(|| self.line(at, &String::from_utf8_lossy(&rest)))

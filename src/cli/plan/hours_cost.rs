@@ -1,4 +1,4 @@
-//! The cost of some hours of the planned machines, at today's price.
+//! The cost of some hours of the planned machines, at the present price.
 
 use std::time::Duration;
 
