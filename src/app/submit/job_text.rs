@@ -197,6 +197,8 @@ fn limits(job: &TrainingJob, now: Timestamp) -> Table {
 fn gang(job: &TrainingJob) -> Table {
     let mut gang = Table::new();
     gang["engine"] = value("tensorflow");
+    // A parameter server never ends by itself: the service ends a job when its master has ended.
+    gang["done"] = value("rank0");
     for role in &job.roles {
         let mut table = Table::new();
         table["count"] = value(i64::from(role.count));
@@ -275,6 +277,7 @@ mod tests {
         let file: DocumentMut = text_of(&job, Cloud::Aws).parse().unwrap();
         assert_eq!(file["gang"]["worker"]["count"].as_integer(), Some(4));
         assert_eq!(file["gang"]["ps"]["count"].as_integer(), Some(3));
+        assert_eq!(file["gang"]["done"].as_str(), Some("rank0"), "servers wait for ever");
         assert!(file["env"].get("TF_CONFIG").is_none(), "the agents make it");
     }
 
