@@ -8,9 +8,9 @@
 //! keys that end in `#<digits>`, and hides the kernel's error so that "disk full" must be guessed.
 //!
 //! Objects that are written once (plans, leases, manifests, the journal, the log) are synced to the
-//! disk before the call returns. The files of a checkpoint are synced together, before its manifest:
-//! a manifest that survives a power cut must not name files that are lost. Overwritten objects (the
-//! heartbeat) are not synced, since the next one comes soon and a torn one is ignored.
+//! disk before the call returns. The many files of a checkpoint are synced together, before its
+//! manifest: a manifest that survives a power cut must not name files that are lost. Overwritten
+//! objects (the heartbeat) are not synced, since the next one comes soon and a torn one is ignored.
 //!
 //! Small reads run in place, because a read from the page cache is faster than a change of thread.
 //! Writes and listings go to a blocking thread. For a server, all reads go to threads of their own

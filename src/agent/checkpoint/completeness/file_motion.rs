@@ -76,8 +76,8 @@ impl Motion {
     }
 }
 
-/// Files that only grow or stay open, and the saves that began meanwhile. Also files that no listing
-/// shows: their names say that they are unfinished.
+/// Files that only grow or stay open, and the saves that began meanwhile. Also files that no
+/// listing shows: their names say that they are unfinished.
 #[derive(Debug, Default)]
 pub(crate) struct GrowingFiles(HashMap<String, GrowingFile>);
 
