@@ -132,7 +132,7 @@ pub trait Files: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// How far the clock of a folder is ahead of the clock of `other`. It may set the times of both.
+    /// How far the clock of a folder is ahead of the clock of `other`. Sets the times of both.
     async fn clock_lead(&self, _folder: &Path, _other: &Path) -> io::Result<ClockLead> {
         Ok(ClockLead::default())
     }
