@@ -44,7 +44,7 @@ pub(crate) struct CheckpointUnit {
     pub open: bool,
     /// It was complete before.
     pub was_whole: bool,
-    /// A complete part is known by these names: nothing was written since.
+    /// Its names are known as complete: nothing was written since.
     pub is_learned: bool,
     /// Its files are being deleted.
     pub is_leaving: bool,
