@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(jobs, ["other-333333", "g-222222", "g-r2-444444"]);
         let gang = &rows[1];
         assert_eq!(gang.usd, "$3".parse().unwrap());
-        assert_eq!(gang.usd_per_hour.map(|rate| rate.to_string()), Some("$2/h".to_owned()));
+        assert_eq!(gang.usd_per_hour.map(|rate| rate.to_string()), Some("$2.00/h".to_owned()));
         let shown = gang.gang.as_ref().unwrap();
         assert_eq!(shown.verdict.as_deref(), Some("idle"));
         assert_eq!(shown.ranks[1].line(), "rank 1: running, idle, $2.00");
