@@ -18,7 +18,7 @@ use lamplighter::jobdir::{GangDir, JobDir};
 use lamplighter::ports::{Clock, RankAddress, RankHost, RankLaunch, RankProcess, Store};
 use serde_json::json;
 
-/// The engine of a rank in an epoch: its seconds, and its exit code.
+/// The engine of a rank in an epoch runs so long and ends with this code.
 type Script = fn(rank: u32, epoch: u32) -> (u64, i32);
 
 struct Engine {

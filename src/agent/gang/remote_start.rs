@@ -1,4 +1,4 @@
-//! The first machine starts the engines of the others through the job directory.
+//! The first machine starts the engine on the other machines, through the job directory.
 //!
 //! Not here: what the engine asks for (`policy::gang::mpi_engine`).
 

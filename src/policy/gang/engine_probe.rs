@@ -10,7 +10,7 @@ const IS_OPEN_MPI: &str = "mpirun --version 2>/dev/null | grep -q 'Open MPI'";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineProbe {
     pub argv: Vec<String>,
-    /// Names the missing program, for the case that the command fails.
+    /// A sentence for a machine where the command fails.
     pub missing: String,
     /// How to install it.
     pub hint: &'static str,

@@ -132,7 +132,7 @@ pub fn is_long_quiet(status: &Status) -> bool {
 /// Every rank that reports steps has stopped, and at least one reports them.
 fn is_still(ranks: &[RankSight]) -> bool {
     let stopped = |rank: &RankSight| {
-        // A number in a log line is a step only if it changes.
+        // Without a pace, the number may be from a single log line.
         let (age, secs) = (rank.step_age?, rank.secs_per_step?);
         let long = Duration::try_from_secs_f64(secs * STILL_STEPS);
         Some(age >= long.unwrap_or(Duration::MAX).max(STILL_MIN))

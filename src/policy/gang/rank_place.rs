@@ -28,7 +28,7 @@ impl RankPlace<'_> {
     }
 }
 
-/// The Python for an engine: from the command, or else from the machine.
+/// The Python that an engine runs in: the one of the command, else `python3`.
 pub fn interpreter(command: &[String]) -> &str {
     command.first().filter(|program| is_python(program)).map_or("python3", String::as_str)
 }
