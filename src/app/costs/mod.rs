@@ -1,4 +1,6 @@
-//! The shares of a cost that only the records of its attempt know, and the rows for other programs.
+//! Money: the shares of a cost that only the records of its attempt know, rows for other programs,
+//! and the cost of planned hours.
 
 pub mod details;
 pub mod export;
+pub mod hours_cost;

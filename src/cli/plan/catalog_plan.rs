@@ -11,10 +11,10 @@
 use std::collections::BTreeSet;
 
 use super::first_plan;
-use super::hours_cost::HoursCost;
 use super::limit_check::OutOfReach;
 use super::plan_document::{PlanDocument, PlanSource};
 use super::text;
+use crate::app::costs::hours_cost::HoursCost;
 use crate::app::text::local_time;
 use crate::cli::output::table::{Give, render_within};
 use crate::cli::plan::account_ready;

@@ -9,7 +9,6 @@ pub(crate) mod dry_run;
 pub(crate) mod first_plan;
 pub(crate) mod forecast;
 pub(crate) mod gang_cost;
-pub(crate) mod hours_cost;
 pub(crate) mod limit_check;
 pub(crate) mod no_image_hints;
 pub(crate) mod no_offer_hints;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::app::costs::hours_cost::hours_of_work;
 use crate::app::prices::price_row::PriceRow;
-use crate::cli::plan::hours_cost::hours_of_work;
 use crate::market::{Usd, UsdPerHour};
 
 #[derive(Clone, Debug, clap::Args)]
