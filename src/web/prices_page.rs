@@ -369,12 +369,8 @@ mod tests {
         // Each price is told twice.
         let price = |secs: i64| if secs % 4 < 2 { UsdPerHour::ZERO } else { dear };
         let points = (0..400).map(|secs| PricePoint { at: at(secs), price: price(secs) }).collect();
-        let history = PriceHistory::new(
-            Region::new("us-east-1"),
-            Zone::new("us-east-1a"),
-            "g5".into(),
-            points,
-        );
+        let history =
+            PriceHistory::new(Region::new("us-east-1"), Zone::new("us-east-1a"), "g5", points);
         let marked = |from| changes(&history, at(from)).map(|point| point.at).collect::<Vec<_>>();
         assert_eq!(marked(394), [at(398), at(396)]);
         assert_eq!((marked(0).len(), marked(0)[0]), (MARKED_MAX, at(398)));
