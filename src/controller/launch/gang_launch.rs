@@ -114,8 +114,8 @@ impl JobLauncher {
     }
 }
 
-/// Whether a rank has a machine whose agent has not begun. Only a tick can find out whether its gang
-/// is over.
+/// Whether a rank has a machine whose agent has not begun. Only a tick can find out whether its
+/// gang is over.
 pub(crate) fn awaits_agent(spec: &ResolvedSpec, observed: &Observed) -> bool {
     let open = observed.attempts.iter().find(|attempt| attempt.settled.is_none());
     spec.member().is_some()
