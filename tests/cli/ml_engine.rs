@@ -156,15 +156,13 @@ fn tutorial_lines_train_and_keep_what_was_saved() {
 fn training_jobs_with_mistakes_are_refused_with_a_way_out() {
     let sandbox = trainer();
     sandbox.write("none/task.py", "");
-    sandbox.write("gang.yaml", CONFIG.replace("workerCount: 0", "workerCount: 9"));
     sandbox.write("typed.yaml", CONFIG.replace("masterType", "masterTyp"));
     let begin = ["submit", "training", "one", "--module-name", "trainer.task", "--package-path"];
-    let cases: [(&[&str], i32, &str); 7] = [
+    let cases: [(&[&str], i32, &str); 6] = [
         (&["trainer", "--scale-tier", "basic-tpu"], 100, "standard_v100"),
         (&["trainer", "--scale-tier", "custom"], 100, "trainingInput.masterType"),
         (&["trainer", "--region", "moon"], 100, "us-central1"),
         (&["trainer", "--config", "typed.yaml"], 100, "typed.yaml:4: error"),
-        (&["trainer", "--config", "gang.yaml", "--cloud", "aws"], 100, "several machines"),
         (&["trainer", "--runtime-version", "1.8", "--strict"], 102, "install_requires"),
         (&["trainer", "--worker-count", "2"], 2, "--worker-machine-type"),
     ];
