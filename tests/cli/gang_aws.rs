@@ -63,6 +63,12 @@ fn boot(account: &Account, seen: &Seen) -> Child {
         .expect("the agent was built for this test")
 }
 
+/// The ranks of the only gang.
+fn ranks(account: &Account) -> Option<Vec<serde_json::Value>> {
+    let (_, status) = account.json(&["status", "--all"]);
+    status["jobs"][0]["gang"]["ranks"].as_array().cloned()
+}
+
 #[test]
 fn ranks_of_one_launch_work_together_and_each_has_its_bill() {
     let Some(account) = account() else { return };
@@ -88,9 +94,10 @@ fn ranks_of_one_launch_work_together_and_each_has_its_bill() {
         assert!(err.contains(rank), "{err}");
     }
     assert_eq!(account.ec2.instances().len(), 2, "no machine beside them");
-    let (_, status) = account.json(&["status", "--all"]);
-    for job in status["jobs"].as_array().expect("jobs") {
-        let job = job["job"].as_str().expect("a name");
+    let ranks = ranks(&account).expect("a gang");
+    assert_eq!(ranks.len(), 2);
+    for rank in &ranks {
+        let job = rank["job"].as_str().expect("a name");
         let receipt = account.json(&["receipt", job]).1;
         let attempt = &receipt["attempts"][0];
         let index = if job.contains("-r1-") { "1" } else { "0" };
@@ -144,12 +151,11 @@ fn a_gang_that_is_refused_buys_nothing_for_any_rank() {
     assert_eq!(code, 104, "{out}\n{err}");
     assert!(err.contains("you may not"), "{err}");
     wait_until("the jobs of all ranks have ended", || {
-        let (_, status) = account.json(&["status", "--all"]);
-        let jobs = status["jobs"].as_array()?.clone();
-        let over = |job: &serde_json::Value| {
-            matches!(job["state"].as_str(), Some("failed" | "cancelled" | "aborted"))
+        let over = |rank: &serde_json::Value| {
+            matches!(rank["state"].as_str(), Some("failed" | "cancelled" | "aborted"))
         };
-        (jobs.len() == 2 && jobs.iter().all(over)).then_some(())
+        let ranks = ranks(&account)?;
+        (ranks.len() == 2 && ranks.iter().all(over)).then_some(())
     });
     assert!(account.ec2.instances().is_empty());
 }
