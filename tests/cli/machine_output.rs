@@ -50,6 +50,7 @@ const VERBS: [(&str, &[&str]); 40] = [
         "simulate",
         &[
             "simulate",
+            "--quick",
             "--work",
             "1h",
             "--runs",

@@ -463,6 +463,12 @@ fn word_of_others(error: &clap::Error, words: &[OsString]) -> Option<Fault> {
     };
     let words: Vec<&str> = words.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
     let at = words.iter().position(|other| other == word)?;
+    // `lamp submit FILE`, where `lamp submit training` is meant for packages.
+    if words[..at].last() == Some(&"submit") {
+        let hint = foreign_commands::meant("submit", &words[at..])?;
+        let what = format!("`lamp submit` knows `training` alone, and not `{word}`");
+        return Some(Fault::new(ExitCode::USAGE, what).hint(hint));
+    }
     let hint = foreign_commands::meant(word, &words[at + 1..])?;
     Some(Fault::new(ExitCode::USAGE, format!("`{word}` is not a command of lamp")).hint(hint))
 }
