@@ -212,7 +212,7 @@ mod tests {
         let (quiet, busy) = (status("busy", 460.0), status("busy", 20.0));
         assert!(must_be_kept(&quiet, &[quiet.clone(), busy.clone()]));
         assert!(!must_be_kept(&quiet, &[quiet.clone(), status("idle", 900.0)]), "all are quiet");
-        assert!(!must_be_kept(&busy, &[busy.clone()]));
+        assert!(!must_be_kept(&busy, std::slice::from_ref(&busy)));
         assert!(!must_be_kept(&quiet, &[]));
     }
 
