@@ -32,7 +32,7 @@ pub enum Saved {
     Complete(CheckpointSummary),
     /// Nothing changed after the request. The newest complete checkpoint, if any, remains.
     NoChange(Option<CheckpointSummary>),
-    /// The workload has no handler for the signal, and was not asked.
+    /// The save signal has no handler in the workload.
     NoHandler,
     /// Something changed but is not kept, with the reason as a sentence.
     Failed(String),
