@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::drive::runs_here;
 use super::optuna::engine;
 use crate::app::Fault;
 use crate::app::record_errors::record_fault;
@@ -10,7 +11,6 @@ use crate::app::tune::memory::TuneMemory;
 use crate::app::tune::step::TuneDriver;
 use crate::cli::Context;
 use crate::controller::Controller;
-use crate::job::Tuning;
 use crate::jobdir::{self, TuningDir};
 use crate::wire::{Store, Workstation};
 
@@ -88,12 +88,10 @@ async fn driver_of<'a>(
     controller: &'a Controller,
 ) -> Result<Option<TuneDriver<'a>>, Fault> {
     let tuning = dir.record().await.map_err(|error| record_fault(&error))?;
-    let here = workstation.here().ok();
-    let is_ours = |tuning: &Tuning| {
-        let is_here = |theirs: &String| here.as_ref().is_some_and(|here| here.as_str() == theirs);
-        tuning.owner == workstation.owner && tuning.here.as_ref().is_none_or(is_here)
+    let Some(tuning) = tuning.filter(|tuning| tuning.owner == workstation.owner) else {
+        return Ok(None);
     };
-    if !tuning.as_ref().is_some_and(is_ours) {
+    if !runs_here(workstation, &tuning)? {
         return Ok(None);
     }
     let memory = TuneMemory::open(store, dir.name()).await?;

@@ -21,7 +21,9 @@ use crate::cli::shell::ctrl_c::LeaveSignals;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::Controller;
-use crate::job::{JobId, TuningEndedBecause};
+use crate::job::{JobId, Tuning, TuningEndedBecause};
+use crate::market::Zone;
+use crate::wire::Workstation;
 
 /// Between two looks at running trials in a folder: an agent reports every five seconds.
 const LOOK_HOME: Duration = Duration::from_secs(2);
@@ -68,11 +70,29 @@ pub async fn drive(context: &Context, memory: TuneMemory) -> Result<ExitCode, Fa
     }
 }
 
+/// Whether this workstation may drive a tuning.
+///
+/// # Errors
+/// When the state folder, which has the name of this workstation, cannot be used.
+pub(super) fn runs_here(workstation: &Workstation, tuning: &Tuning) -> Result<bool, Fault> {
+    let Some(theirs) = &tuning.here else { return Ok(true) };
+    Ok(here(workstation)?.as_str() == theirs)
+}
+
+/// The name of this workstation.
+///
+/// # Errors
+/// When the state folder cannot be used.
+pub(super) fn here(workstation: &Workstation) -> Result<Zone, Fault> {
+    workstation.here().map_err(|error| {
+        Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error)
+    })
+}
+
 /// A local tuning runs on the workstation that began it: the same code and the same Python.
 fn refuse_elsewhere(context: &Context, memory: &TuneMemory) -> Result<(), Fault> {
-    let here = job_root::workstation(context)?.here().ok();
     let Some(theirs) = &memory.tuning.here else { return Ok(()) };
-    if here.as_ref().is_some_and(|here| here.as_str() == theirs) {
+    if runs_here(&job_root::workstation(context)?, &memory.tuning)? {
         return Ok(());
     }
     let name = &memory.tuning.name;

@@ -134,9 +134,7 @@ async fn make(
 ) -> Result<String, Fault> {
     let store = job_root::open(context).await?;
     let packed = packed_job::pack(context, submission, submission.spec(context))?;
-    let here = job_root::workstation(context)?.here().map_err(|error| {
-        Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error)
-    })?;
+    let here = drive::here(&job_root::workstation(context)?)?;
     let tuning = tuning_of(&packed.spec, tune, here.as_str());
     let dir = TuningDir::new(store, &tuning_name(&packed.spec.spec.name));
     let archive: &Path = &packed.archive().path;
