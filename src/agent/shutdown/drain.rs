@@ -205,13 +205,12 @@ impl<'a> ShutdownSequence<'a> {
                 processes: *processes,
             });
         }
-        match asked {
-            Ok(0) => return Some(format!("no last checkpoint: {NO_HANDLER}")),
-            Ok(_) => {}
-            Err(error) => return Some(format!("no last checkpoint: {}", chain(&error))),
-        }
         let within = until.saturating_sub(self.agent.out.clock.mono());
-        let saved = self.until_saved(ahead, checkpoints.save(ask, asked_by, within)).await;
+        let saved = match asked {
+            Ok(0) => Some(Saved::NoHandler),
+            Ok(_) => self.until_saved(ahead, checkpoints.save(ask, asked_by, within)).await,
+            Err(error) => return Some(format!("no last checkpoint: {}", chain(&error))),
+        };
         match saved.unwrap_or_else(|| Saved::Failed(TIME_WAS_UP.into())) {
             Saved::Complete(_) => None,
             Saved::NoChange(_) => Some(format!(
