@@ -20,9 +20,10 @@ use crate::instance::{InstanceView, MachineRef, Notice, Sample};
 use crate::job::{CodeArchive, JobId, LaunchRequest, MachineSpec, Plan, ResolvedSpec, Spec};
 use crate::market::{Offer, PriceHistory, Region, Span, Supply};
 use crate::ports::{
-    Arrival, Clock, Cloud, CloudError, Created, Ended, FileStamp, Files, Identity, Launch, Lives,
-    Metadata, MetadataError, ObjectMeta, Power, PowerError, PowerOff, Scope, SensorFeed, Signal,
-    SignedUrl, StageFile, StagedFile, Store, StoreError, Tree, Workload, WorkloadError, Workloads,
+    Arrival, Clock, ClockLead, Cloud, CloudError, Created, Ended, FileStamp, Files, Identity,
+    Launch, Lives, Metadata, MetadataError, ObjectMeta, Power, PowerError, PowerOff, Scope,
+    SensorFeed, Signal, SignedUrl, StageFile, StagedFile, Store, StoreError, Tree, Workload,
+    WorkloadError, Workloads,
 };
 
 /// A port as one process has it.
@@ -288,6 +289,9 @@ impl Files for Through<dyn Files> {
     ) -> io::Result<Vec<StagedFile>> {
         self.write(|_| Ok(()))?;
         self.inner.stage_aside(files, folders).await
+    }
+    async fn clock_lead(&self, folder: &Path, other: &Path) -> io::Result<ClockLead> {
+        self.inner.clock_lead(folder, other).await
     }
     fn link(&self, path: &Path, target: &str) -> io::Result<()> {
         self.write(|files| files.link(path, target))
