@@ -416,40 +416,6 @@ fn files_use_each_other_in_no_circle() {
     );
 }
 
-/// Type names that still stand for two things. The list only gets shorter: a name that is unique
-/// again must leave it.
-const NAMED_TWICE: &[&str] = &[
-    "Account",
-    "Asked",
-    "Change",
-    "CheckpointFile",
-    "Clock",
-    "Cloud",
-    "EndAsked",
-    "Ended",
-    "Entry",
-    "Facts",
-    "Fault",
-    "Found",
-    "Heartbeat",
-    "Journal",
-    "Marks",
-    "Played",
-    "Rates",
-    "Said",
-    "Seen",
-    "Sent",
-    "Spell",
-    "Stage",
-    "Standing",
-    "Starts",
-    "Step",
-    "Store",
-    "SweeperSeen",
-    "Terms",
-    "What",
-];
-
 /// Each command has its `Args`, each module may have its `Error`.
 const NAMED_OFTEN: &[&str] = &["Args", "Error"];
 
@@ -473,17 +439,13 @@ fn type_names_are_unique() {
             places.entry(name).or_default().push(source.path.display().to_string());
         }
     }
-    let is_twice = |name: &str| places.get(name).is_some_and(|places| places.len() > 1);
-    let known = |name: &str| NAMED_TWICE.contains(&name) || NAMED_OFTEN.contains(&name);
-    let new = places.iter().filter(|(name, places)| places.len() > 1 && !known(name)).map(
-        |(name, places)| {
+    let twice = places
+        .iter()
+        .filter(|(name, places)| places.len() > 1 && !NAMED_OFTEN.contains(&name.as_str()))
+        .map(|(name, places)| {
             format!("`{name}` is {}\n  do: name each for what it is", places.join(" and "))
-        },
-    );
-    let mended = NAMED_TWICE.iter().filter(|name| !is_twice(name)).map(|name| {
-        format!("`{name}` is unique now\n  do: take it out of NAMED_TWICE in tests/architecture.rs")
-    });
-    judge(new.chain(mended).collect());
+        });
+    judge(twice.collect());
 }
 
 /// Words that say nothing of a subject: no file has them as its name.

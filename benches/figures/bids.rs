@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use lamplighter::market::{
-    Arch, Cloud, Market, Offer, PriceHistory, PricePoint, Region, Usd, UsdPerHour, Zone,
+    Arch, CloudKind, Market, Offer, PriceHistory, PricePoint, Region, Usd, UsdPerHour, Zone,
 };
 use lamplighter::policy::purchase::bid_backtest::{Backtest, backtest};
 
@@ -61,7 +61,7 @@ fn on_demand(file: &Path) -> BTreeMap<(String, String), UsdPerHour> {
 
 fn offer(history: &PriceHistory, full: UsdPerHour) -> Offer {
     Offer {
-        cloud: Cloud::Aws,
+        cloud: CloudKind::Aws,
         region: history.region.clone(),
         zone: history.zone.clone(),
         instance_type: history.instance_type.clone(),

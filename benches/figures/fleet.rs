@@ -120,7 +120,7 @@ pub fn one(words: &[String]) {
     let cloud = Arc::new(FleetCloud(fleet.clone())) as Arc<dyn Cloud>;
     let controller = Controller::new(
         fleet.clone(),
-        [(market::Cloud::Aws, cloud)].into(),
+        [(market::CloudKind::Aws, cloud)].into(),
         clock.clone(),
         OWNER.into(),
         "figures".into(),

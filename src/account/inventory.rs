@@ -4,13 +4,13 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::job::JobId;
-use crate::market::{Cloud, Market, Region, Usd, UsdPerHour};
+use crate::market::{CloudKind, Market, Region, Usd, UsdPerHour};
 
 /// Our resource that bills or remains although no machine needs it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Residue {
     #[serde(skip)]
-    pub cloud: Cloud,
+    pub cloud: CloudKind,
     pub region: Region,
     /// `volume`, `address`, `network interface`, `spot request`, `alarm`.
     pub kind: String,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::instance::MachineRef;
 use crate::job::{AttemptNo, JobId, RECORD_FORMAT};
-use crate::market::{Cloud, Region};
+use crate::market::{CloudKind, Region};
 
 /// `sweeper/<name>/suspects.json`: orphans after one look, for the second look of a later visit.
 /// Overwritten.
@@ -45,10 +45,10 @@ pub struct Visit {
     pub judged_at: Option<Timestamp>,
     /// Orphans at their first look.
     pub suspects: Vec<Suspect>,
-    pub ended: Vec<Ended>,
+    pub ended: Vec<EndedMachine>,
     /// Machines stopped for so long that they seem forgotten, and whose disks still bill.
     #[serde(default)]
-    pub kept: Vec<Standing>,
+    pub kept: Vec<StoppedMachine>,
     /// Machines that should have ended and may still run.
     pub trouble: Vec<Trouble>,
     /// Regions and records that could not be read.
@@ -61,13 +61,13 @@ pub struct Visit {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    pub cloud: Cloud,
+    pub cloud: CloudKind,
     pub region: Region,
 }
 
 /// A machine that the sweeper asked the cloud to end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct EndedMachine {
     pub machine: MachineRef,
     pub job: JobId,
     pub attempt: AttemptNo,
@@ -76,7 +76,7 @@ pub struct Ended {
 
 /// A machine that is stopped and kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct StoppedMachine {
     pub machine: MachineRef,
     pub job: JobId,
     /// The cloud's date of the stop; if it gives none, the last heartbeat.

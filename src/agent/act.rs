@@ -8,9 +8,9 @@ use super::startup::older_checkpoint::RollbackResult;
 use crate::agent::report::attention::Topic;
 use crate::agent::report::retry_sender::chain;
 use crate::job::{AttemptPhase, Reason};
-use crate::jobdir::What;
+use crate::jobdir::EventDetail;
 use crate::market::Span;
-use crate::policy::{Decision, SERVICE, Step};
+use crate::policy::{Decision, SERVICE, SuperviseStep};
 use crate::ports::Signal;
 
 impl Agent {
@@ -20,24 +20,24 @@ impl Agent {
             // The policy may have skipped its `Stacks` step between two samples. Record them before
             // the restart.
             if decision.reason.policy == "stall"
-                && matches!(decision.step, Step::Restart { .. } | Step::End(_))
+                && matches!(decision.step, SuperviseStep::Restart { .. } | SuperviseStep::End(_))
             {
                 self.record_stacks(&decision.reason).await;
             }
             match decision.step.clone() {
-                Step::End(_) => return Some(decision),
-                Step::Continue => {}
-                Step::Save { asked_by } => self.begin_save(asked_by),
-                Step::Notify => self.reporter.tell(&decision.reason),
-                Step::Stacks => self.record_stacks(&decision.reason).await,
-                Step::GoBack { before } => match Box::pin(self.go_back(before)).await {
+                SuperviseStep::End(_) => return Some(decision),
+                SuperviseStep::Continue => {}
+                SuperviseStep::Save { asked_by } => self.begin_save(asked_by),
+                SuperviseStep::Notify => self.reporter.tell(&decision.reason),
+                SuperviseStep::Stacks => self.record_stacks(&decision.reason).await,
+                SuperviseStep::GoBack { before } => match Box::pin(self.go_back(before)).await {
                     RollbackResult::Done(decision) => return decision,
                     RollbackResult::NoneOlder => {
                         decision = self.decide();
                         continue;
                     }
                 },
-                Step::Restart { after } => return self.restart(&decision, after).await,
+                SuperviseStep::Restart { after } => return self.restart(&decision, after).await,
             }
             self.obey_checkpoint_wish();
             return None;
@@ -94,7 +94,11 @@ impl Agent {
             let ask = checkpoints.ask().await;
             let asked = workload.ask(signal);
             if let (Ok(processes), Some(signal)) = (&asked, spec.signal) {
-                journal.record(What::Asked { by: asked_by.into(), signal, processes: *processes });
+                journal.record(EventDetail::Asked {
+                    by: asked_by.into(),
+                    signal,
+                    processes: *processes,
+                });
             }
             let saved = match asked {
                 Ok(0) => Saved::NoHandler,
@@ -109,7 +113,7 @@ impl Agent {
                 let text = format!(
                     "the workload was asked to save ({asked_by}), and no complete checkpoint came: {why}"
                 );
-                journal.record(What::Attention { text });
+                journal.record(EventDetail::Attention { text });
             }
             saves.send_replace(Some(saved));
         });

@@ -37,7 +37,7 @@ use super::watch_workload::WorkloadWatch;
 use crate::instance::Marks;
 use crate::job::{AttemptPhase, EndedBecause, ExitStatus, Reason};
 use crate::market::elapsed;
-use crate::policy::{LimitLevel, Stage};
+use crate::policy::{LimitLevel, WorkloadStage};
 use crate::ports::{
     Ended, Metadata, Meter, People, Power, Scope, SensorFeed, Service, Stacks, Workload, Workloads,
 };
@@ -242,7 +242,7 @@ impl Agent {
     }
 
     pub(crate) fn exit_of_main(&self) -> Option<ExitStatus> {
-        self.ended.filter(|_| self.state.stage == Stage::Main).map(|ended| ended.exit)
+        self.ended.filter(|_| self.state.stage == WorkloadStage::Main).map(|ended| ended.exit)
     }
 
     /// The hard cap from the launch, or as the user has raised it since.

@@ -11,8 +11,8 @@ use crate::agent::report::attention::Topic;
 use crate::job::AttemptPhase;
 use crate::market::{Span, elapsed};
 use crate::policy::{
-    Decision, Facts, HardwareFault, Stage, Warning, WatchAction, WorkloadFact, check_cadence,
-    supervise,
+    Decision, HardwareFault, SuperviseFacts, Warning, WatchAction, WorkloadFact, WorkloadStage,
+    check_cadence, supervise,
 };
 
 /// The notice that EC2 gives before it interrupts a spot machine.
@@ -28,7 +28,7 @@ impl Agent {
         self.look_at_cadence();
         let (warning, limit) = (self.warning(now), self.limit(now));
         let (hardware, moves, start_up) = (self.look_for_faults(), self.moves(), self.start_up());
-        let decision = supervise(&Facts {
+        let decision = supervise(&SuperviseFacts {
             now,
             on: &self.attempt.resolved.spec.on,
             retries: &self.attempt.resolved.spec.retries,
@@ -139,7 +139,7 @@ impl Agent {
     }
 
     fn done_for(&self) -> Option<Span> {
-        if self.state.stage != Stage::Main || self.reporter.phase != AttemptPhase::Running {
+        if self.state.stage != WorkloadStage::Main || self.reporter.phase != AttemptPhase::Running {
             return None;
         }
         self.board

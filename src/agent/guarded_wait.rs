@@ -10,7 +10,7 @@ use futures::FutureExt;
 use super::agent::Agent;
 use super::startup::fetch_status::Fetching;
 use super::wake::WakeReason;
-use crate::policy::{Decision, Step};
+use crate::policy::{Decision, SuperviseStep};
 
 /// The time between two looks. More often shows nothing sooner, since the heartbeat is slower; less
 /// often leaves stale text.
@@ -67,7 +67,7 @@ impl Agent {
             }
             self.look_at_clock();
             let decision = self.decide();
-            if matches!(decision.step, Step::End(_)) {
+            if matches!(decision.step, SuperviseStep::End(_)) {
                 return decision;
             }
             self.report();

@@ -10,7 +10,7 @@ use crate::agent::report::attention::Topic;
 use crate::job::EndedBecause;
 use crate::market::Span;
 use crate::policy::{
-    Account, EndWish, Extension, LimitLevel, MoveWish, Reached, judge_limits, limit_level,
+    EndWish, Extension, LimitFacts, LimitLevel, MoveWish, Reached, judge_limits, limit_level,
 };
 
 /// For logs, outputs and power-off: they usually take a few seconds.
@@ -48,8 +48,8 @@ impl Agent {
         }
     }
 
-    pub(crate) fn account(&self) -> Account {
-        Account {
+    pub(crate) fn account(&self) -> LimitFacts {
+        LimitFacts {
             began: self.attempt.launched,
             price: self.attempt.price,
             spent_before: self.attempt.spent_before,

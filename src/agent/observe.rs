@@ -14,9 +14,9 @@ use super::timers::TICK;
 use super::wake::WakeReason;
 use crate::agent::report::attention::Topic;
 use crate::instance::{Notice, Reading, Sample};
-use crate::jobdir::What;
+use crate::jobdir::EventDetail;
 use crate::market::{Span, elapsed};
-use crate::policy::Stage;
+use crate::policy::WorkloadStage;
 use crate::ports::Ended;
 
 /// How often time counters and cadence are written to disk: the most that a crash loses.
@@ -55,7 +55,7 @@ impl Agent {
                 }
             }
         }
-        if self.state.stage == Stage::Main {
+        if self.state.stage == WorkloadStage::Main {
             self.state.time = self.watching.time;
         }
         self.look_at_work();
@@ -68,7 +68,7 @@ impl Agent {
         let now = self.out.clock.now();
         let stepped = self.board.progress().at.is_some_and(|at| at >= self.state.started);
         if self.state.working_since.is_none()
-            && self.state.stage == Stage::Main
+            && self.state.stage == WorkloadStage::Main
             && (stepped || self.watching.has_worked())
         {
             self.state.working_since = Some(now);
@@ -114,7 +114,7 @@ impl Agent {
         if let Some(checkpoints) = &self.checkpoints {
             checkpoints.workload_ended(ended.exit);
         }
-        self.reporter.journal.record(What::WorkloadEnded {
+        self.reporter.journal.record(EventDetail::WorkloadEnded {
             start,
             exit: ended.exit,
             orphans: ended.orphans,
@@ -167,7 +167,7 @@ impl Agent {
         self.reporter.attention.tell_of_silence(answers.silent_since, self.out.clock.mono());
         self.reporter.attention.tell_of_measurements(self.reporter.is_unmeasured());
         if let Some(notice) = self.notices.take_in(&answers, now).cloned() {
-            self.reporter.journal.record(What::Notice { notice: notice.clone() });
+            self.reporter.journal.record(EventDetail::Notice { notice: notice.clone() });
             self.tell_workload(&notice);
         }
         self.notices.date(now, self.right_time());

@@ -9,7 +9,7 @@ use super::agent::{Agent, Finish};
 use super::shutdown::drain::{Drained, ShutdownSequence};
 use super::timers::TICK;
 use crate::job::AttemptPhase;
-use crate::policy::{LimitLevel, Stage, Step};
+use crate::policy::{LimitLevel, SuperviseStep, WorkloadStage};
 
 /// The time between two samples of a workload that has long been busy, with no verdict, limit,
 /// notice or end near. Nearly all hours are so, and each tick costs the same. NVML's buffers cover
@@ -25,7 +25,9 @@ impl Agent {
     pub async fn run(mut self) -> Finish {
         let mut decision = self.begin().await;
         loop {
-            if let Some(Step::End(end)) = decision.as_ref().map(|decision| decision.step.clone()) {
+            if let Some(SuperviseStep::End(end)) =
+                decision.as_ref().map(|decision| decision.step.clone())
+            {
                 let reason = decision.take().expect("it was just read").reason;
                 match ShutdownSequence::new(&mut self, end, reason).run().await {
                     Drained::Over(finish) => return finish,
@@ -37,7 +39,7 @@ impl Agent {
                 continue;
             }
             if self.ended.is_some_and(|ended| ended.exit.success())
-                && self.state.stage == Stage::Setup
+                && self.state.stage == WorkloadStage::Setup
             {
                 decision = self.start_main().await;
                 continue;
@@ -70,7 +72,7 @@ impl Agent {
             && self.wish().is_none()
             && self.moves().is_none();
         let runs = self.reporter.phase == AttemptPhase::Running
-            && self.state.stage == Stage::Main
+            && self.state.stage == WorkloadStage::Main
             && self.ended.is_none();
         if busy && far && runs && self.board.done().is_none() { TICK_STEADY } else { TICK }
     }

@@ -10,7 +10,7 @@ use crate::instance::{GpuStatus, Marks, Rates, Reading, RestCpu, Sample, rates};
 use crate::job::{GpuSelection, Spec};
 use crate::market::{GpuRequirement, Span};
 use crate::policy::{
-    HardwareFault, HardwareWatch, IdleRhythm, IdleWatch, StallRhythm, StallWatch, Standing,
+    Activity, HardwareFault, HardwareWatch, IdleRhythm, IdleWatch, StallRhythm, StallWatch,
     WatchAction, WatchVerdict, standing,
 };
 
@@ -72,7 +72,7 @@ impl WorkloadWatch {
         learned: &LearnedCadence,
         baseline: Marks,
     ) -> Self {
-        let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, JUST_STARTED);
+        let starting = || WatchVerdict::new(Activity::Starting, WatchAction::None, JUST_STARTED);
         WorkloadWatch {
             selection: spec.watch.gpus.clone(),
             gpus_asked: spec.machine.gpus != GpuRequirement::NONE,
@@ -98,7 +98,7 @@ impl WorkloadWatch {
         self.baseline = None;
         let again = || {
             WatchVerdict::new(
-                Standing::Starting,
+                Activity::Starting,
                 WatchAction::None,
                 "the agent has started again and found the workload running",
             )
@@ -124,7 +124,7 @@ impl WorkloadWatch {
     }
 
     /// The state of the work; stalled overrides idle.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> Activity {
         standing(&self.stall, &self.idle)
     }
 
@@ -140,7 +140,7 @@ impl WorkloadWatch {
     /// The workload was restarted, or was given more time: what was learned stays, the clocks
     /// restart.
     pub fn restart(&mut self, baseline: Marks, why: &str) {
-        let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, why);
+        let starting = || WatchVerdict::new(Activity::Starting, WatchAction::None, why);
         self.idle_rule.started_again();
         self.stall_rule.started_again();
         self.hardware_rule.started_again();
@@ -221,9 +221,9 @@ impl WorkloadWatch {
             self.gpus_told = Some(mono);
         }
         self.account(&rates);
-        let busy = self.idle.standing == Standing::Busy
+        let busy = self.idle.standing == Activity::Busy
             && !self.is_quiet()
-            && self.stall.standing == Standing::Busy;
+            && self.stall.standing == Activity::Busy;
         self.busy_since = if busy { self.busy_since.or(Some(mono)) } else { None };
         self.cpu_percent = rates.cpu_percent.known().copied();
         Some(rates)
@@ -236,8 +236,8 @@ impl WorkloadWatch {
             self.unproven = Duration::ZERO;
         }
         let kind = match self.idle.standing {
-            Standing::Unknown => &mut self.time.unknown,
-            Standing::Idle => &mut self.time.idle,
+            Activity::Unknown => &mut self.time.unknown,
+            Activity::Idle => &mut self.time.idle,
             _ if quiet => &mut self.time.idle,
             _ => {
                 self.unproven += interval;

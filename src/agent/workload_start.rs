@@ -15,8 +15,8 @@ use super::workload_stop::in_no_time;
 use crate::agent::report::attention::Topic;
 use crate::agent::report::retry_sender::chain;
 use crate::job::{AttemptPhase, EndedBecause, ExitStatus, Reason, shown};
-use crate::jobdir::What;
-use crate::policy::{Afterwards, Decision, End, Stage, Step};
+use crate::jobdir::EventDetail;
+use crate::policy::{Afterwards, Decision, End, SuperviseStep, WorkloadStage};
 use crate::ports::{Ended, Launch, Workload, WorkloadError};
 
 /// Disk space for the log of one start while the store does not take it. It holds some minutes of a
@@ -36,7 +36,7 @@ const NO_ROOM: &str = "a start cannot be written down on this machine";
 impl Agent {
     /// Starts the user's command. A command that cannot be executed ends the attempt.
     pub(crate) async fn start_main(&mut self) -> Option<Decision> {
-        self.state.stage = Stage::Main;
+        self.state.stage = WorkloadStage::Main;
         let mut argv = self.attempt.resolved.spec.command.argv();
         if self.attempt.resolved.member().is_some() {
             argv.splice(0..0, RANK_PROGRAM.map(String::from));
@@ -52,11 +52,11 @@ impl Agent {
     }
 
     pub(crate) async fn start(&mut self, argv: Vec<String>) -> Option<Decision> {
-        if self.state.stage == Stage::Main {
+        if self.state.stage == WorkloadStage::Main {
             self.state.main_since.get_or_insert(self.out.clock.now());
         }
         self.state.start += 1;
-        let is_setup = self.state.stage == Stage::Setup;
+        let is_setup = self.state.stage == WorkloadStage::Setup;
         self.state.setups += u32::from(is_setup);
         self.state.setup_since = is_setup.then(|| self.steady_now());
         (self.state.ending, self.state.exit) = (None, None);
@@ -85,7 +85,7 @@ impl Agent {
         match started.unwrap_or_else(|| Err(in_no_time("start", START_MAX))) {
             Ok(workload) => {
                 let pid = workload.scope().root_pid.unwrap_or_default();
-                self.reporter.journal.record(What::WorkloadStarted {
+                self.reporter.journal.record(EventDetail::WorkloadStarted {
                     start: self.state.start,
                     pid,
                     command,
@@ -131,7 +131,7 @@ impl Agent {
 
     pub(crate) fn cannot_start(&mut self, error: &WorkloadError) -> Decision {
         let text = chain(error);
-        let because = if self.state.stage == Stage::Setup {
+        let because = if self.state.stage == WorkloadStage::Setup {
             EndedBecause::SetupFailed
         } else {
             EndedBecause::Failed
@@ -154,7 +154,7 @@ impl Agent {
         let reason = Reason::new(self.out.clock.now(), policy, because.word(), text);
         self.reporter.note_reason(&reason);
         let end = End { because, save: false, by: None, then: Afterwards::Terminate };
-        Decision { step: Step::End(end), standing: self.watching.standing(), reason }
+        Decision { step: SuperviseStep::End(end), standing: self.watching.standing(), reason }
     }
 
     fn launch(&self, argv: Vec<String>) -> Launch {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::agent::Agent;
 use super::shutdown::shutdown_deadline::ShutdownDeadline;
 use super::wake::WakeReason;
-use crate::jobdir::What;
+use crate::jobdir::EventDetail;
 use crate::ports::{Ended, Signal, Workload, WorkloadError};
 
 /// How long to wait for a killed process. The holder waits ten seconds, and as long again for the
@@ -54,7 +54,7 @@ impl Agent {
         }
         let killed = self.alive_while(self.out.within(KILLED_WITHIN, workload.kill_tree())).await;
         if let Err(error) = killed.unwrap_or_else(|| Err(in_no_time("kill", KILLED_WITHIN))) {
-            self.reporter.journal.record(What::Attention {
+            self.reporter.journal.record(EventDetail::Attention {
                 text: format!("something of the workload could not be killed: {error}"),
             });
         }

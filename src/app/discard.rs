@@ -26,7 +26,7 @@ use super::{Fault, drive, record_errors};
 use crate::job::{Discarded, JobId, JobOutcome, RECORD_FORMAT, StoredKind};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::policy::lifecycle::discardable::is_gone_on_from;
-use crate::wire::{ObjectMeta, Store, StoreError};
+use crate::wire::{ObjectMeta, StoreError, StoreHandle};
 
 /// A job with what goes of it.
 pub struct Going {
@@ -74,7 +74,7 @@ pub async fn sizes(
 
 /// `None`: there is nothing to delete or to record.
 async fn stored(
-    store: &Store,
+    store: &StoreHandle,
     known: Known,
     wanted: &BTreeSet<StoredKind>,
 ) -> Result<Option<Going>, Fault> {
@@ -167,7 +167,7 @@ pub async fn delete(session: &Session<'_>, going: &[Going], gone: &AtomicU64) ->
     Ok(())
 }
 
-fn unwritten(store: &Store, error: &JobDirError) -> Fault {
+fn unwritten(store: &StoreHandle, error: &JobDirError) -> Fault {
     let is_denied =
         matches!(error, JobDirError::Store(StoreError::Denied { .. })) && !store.is_folder();
     let fault = record_errors::record_fault(error);

@@ -19,7 +19,7 @@ use crate::market::{Span, elapsed};
 use crate::policy::lifecycle::discardable::{
     Hindrance, StoredFacts, is_gone_on_from, judge_discard,
 };
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 pub struct Wanted {
     pub kinds: BTreeSet<StoredKind>,
@@ -157,7 +157,7 @@ async fn owner(dir: &JobDir, spec: &ResolvedSpec) -> Result<Option<String>, Faul
     }
 }
 
-fn refused(store: &Store, known: &Known, why: &Hindrance) -> Fault {
+fn refused(store: &StoreHandle, known: &Known, why: &Hindrance) -> Fault {
     let job = &known.facts.job;
     let what = match why {
         Hindrance::UnderWay => format!("job `{job}` has not ended"),

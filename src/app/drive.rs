@@ -4,11 +4,11 @@ use super::exit_code::ExitCode;
 use super::fault::Fault;
 use crate::controller::{ActError, Controller, DriveError};
 use crate::job::JobId;
-use crate::wire::{Store, Workstation};
+use crate::wire::{StoreHandle, Workstation};
 
 /// # Errors
 /// Fails when the state folder cannot be used.
-pub fn controller(workstation: &Workstation, store: &Store) -> Result<Controller, Fault> {
+pub fn controller(workstation: &Workstation, store: &StoreHandle) -> Result<Controller, Fault> {
     workstation.controller(store).map_err(|error| {
         Fault::new(
             ExitCode::UNREACHABLE,

@@ -11,7 +11,7 @@ use super::{ExitCode, Fault, find_job, record_errors};
 use crate::instance::Status;
 use crate::job::{AlarmRule, JobId, JobState, Plan, Reaction, Request, Spec, Wish};
 use crate::jobdir::JobDir;
-use crate::market::{Cloud, FallbackCost, Span, Usd, UsdPerHour, elapsed};
+use crate::market::{CloudKind, FallbackCost, Span, Usd, UsdPerHour, elapsed};
 use crate::policy::{EndWish, Wishes};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -360,8 +360,9 @@ impl Limits {
 
 fn allowed_already(spec: &Spec, wished: FallbackCost) -> Option<&'static str> {
     match spec.machine.cloud {
-        Cloud::Local => Some("one machine, which is this workstation"),
-        Cloud::Aws => (spec.machine.fallback_cost.or_wider(wished) == spec.machine.fallback_cost)
+        CloudKind::Local => Some("one machine, which is this workstation"),
+        CloudKind::Aws => (spec.machine.fallback_cost.or_wider(wished)
+            == spec.machine.fallback_cost)
             .then_some("no narrower `fallback_cost`"),
     }
 }

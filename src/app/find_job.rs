@@ -15,7 +15,7 @@ use crate::config::closest;
 use crate::instance::OWNER_TAG;
 use crate::job::{JobId, Receipt, Spec, shell_word};
 use crate::jobdir::{self, JobDir, JobDirError};
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// The hint for an empty job root.
 pub const FIRST_JOB: &str = "`lamp init` writes a job file for the script that is here, `lamp run` runs it; --job-root names another place";
@@ -25,7 +25,7 @@ pub const FIRST_JOB: &str = "`lamp init` writes a job file for the script that i
 ///
 /// # Errors
 /// Fails when there is no match, or several ids begin so.
-pub async fn find(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
+pub async fn find(store: &StoreHandle, text: Option<&str>) -> Result<JobDir, Fault> {
     refuse_blank(text)?;
     find_among(store, &listed(store).await?, text).await
 }
@@ -34,7 +34,7 @@ pub async fn find(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
 ///
 /// # Errors
 /// As [`find`].
-pub async fn find_to_watch(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
+pub async fn find_to_watch(store: &StoreHandle, text: Option<&str>) -> Result<JobDir, Fault> {
     if text.is_some() {
         return find(store, text).await;
     }
@@ -59,7 +59,7 @@ fn refuse_blank(text: Option<&str>) -> Result<(), Fault> {
 ///
 /// # Errors
 /// As [`find`], and when several have that name.
-pub async fn find_only(store: &Store, text: &str) -> Result<JobDir, Fault> {
+pub async fn find_only(store: &StoreHandle, text: &str) -> Result<JobDir, Fault> {
     refuse_blank(Some(text))?;
     let jobs = listed(store).await?;
     match by_name(store, &jobs, text).await.as_slice() {
@@ -72,11 +72,15 @@ pub async fn find_only(store: &Store, text: &str) -> Result<JobDir, Fault> {
     }
 }
 
-async fn listed(store: &Store) -> Result<Vec<JobId>, Fault> {
+async fn listed(store: &StoreHandle) -> Result<Vec<JobId>, Fault> {
     jobdir::jobs(store.as_ref()).await.map_err(|error| record_fault(&error.into()))
 }
 
-async fn find_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> Result<JobDir, Fault> {
+async fn find_among(
+    store: &StoreHandle,
+    jobs: &[JobId],
+    text: Option<&str>,
+) -> Result<JobDir, Fault> {
     let dir = |job: &JobId| JobDir::new(Arc::clone(store), job.clone());
     let Some(text) = text else {
         return newest(store, jobs).await?.map(|job| dir(&job)).ok_or_else(|| no_jobs(store));
@@ -106,7 +110,7 @@ async fn find_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> Result
 ///
 /// # Errors
 /// Fails when the job root is unreachable.
-pub async fn newest_named(store: &Store, names: &[&str]) -> Result<Option<JobDir>, Fault> {
+pub async fn newest_named(store: &StoreHandle, names: &[&str]) -> Result<Option<JobDir>, Fault> {
     let jobs = listed(store).await?;
     let mut meant = Vec::new();
     for name in names {
@@ -127,12 +131,12 @@ fn of_name(jobs: &[JobId], name: &str) -> Vec<JobId> {
 ///
 /// # Errors
 /// Fails when the job root is unreachable.
-pub async fn all_named(store: &Store, name: &str) -> Result<Vec<JobId>, Fault> {
+pub async fn all_named(store: &StoreHandle, name: &str) -> Result<Vec<JobId>, Fault> {
     Ok(named(store, &listed(store).await?, name).await)
 }
 
 /// The id of a job whose name no other job of the job root may have.
-pub fn id_of_only(store: &Store, name: &str) -> JobId {
+pub fn id_of_only(store: &StoreHandle, name: &str) -> JobId {
     let root = store.url();
     let hash = Sha256::digest(format!("{}\nonly\n{name}", root.trim_end_matches('/')).as_bytes());
     let mut letters = [0; 6];
@@ -141,7 +145,7 @@ pub fn id_of_only(store: &Store, name: &str) -> JobId {
 }
 
 /// The same by the name in the spec: an id has no capitals and blanks.
-async fn named(store: &Store, jobs: &[JobId], name: &str) -> Vec<JobId> {
+async fn named(store: &StoreHandle, jobs: &[JobId], name: &str) -> Vec<JobId> {
     let slug = JobId::slug(name);
     let alike = of_name(jobs, &slug);
     if slug == name {
@@ -155,7 +159,7 @@ async fn named(store: &Store, jobs: &[JobId], name: &str) -> Vec<JobId> {
 }
 
 /// Jobs of this name, unless it is the id of one job.
-async fn by_name(store: &Store, jobs: &[JobId], text: &str) -> Vec<JobId> {
+async fn by_name(store: &StoreHandle, jobs: &[JobId], text: &str) -> Vec<JobId> {
     if jobs.iter().any(|job| job.as_str() == text) {
         Vec::new()
     } else {
@@ -167,7 +171,7 @@ async fn by_name(store: &Store, jobs: &[JobId], text: &str) -> Vec<JobId> {
 ///
 /// # Errors
 /// Fails when the job root is unreachable.
-pub async fn under_way(store: &Store, name: &str) -> Result<Vec<JobId>, Fault> {
+pub async fn under_way(store: &StoreHandle, name: &str) -> Result<Vec<JobId>, Fault> {
     Ok(without_receipt(store, named(store, &listed(store).await?, name).await).await)
 }
 
@@ -176,7 +180,7 @@ pub async fn under_way(store: &Store, name: &str) -> Result<Vec<JobId>, Fault> {
 ///
 /// # Errors
 /// Fails when the job root is unreachable.
-pub async fn all_under_way(store: &Store) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
+pub async fn all_under_way(store: &StoreHandle) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
     let read = stream::iter(listed(store).await?).map(|job| async move {
         let dir = JobDir::new(Arc::clone(store), job);
         match tokio::join!(dir.receipt(), dir.spec()) {
@@ -196,7 +200,7 @@ pub async fn all_under_way(store: &Store) -> Result<Vec<Result<JobDir, Fault>>, 
 ///
 /// # Errors
 /// Fails when the job root is unreachable.
-pub async fn all_that_may_be_open(store: &Store) -> Result<Vec<JobId>, Fault> {
+pub async fn all_that_may_be_open(store: &StoreHandle) -> Result<Vec<JobId>, Fault> {
     let read = stream::iter(listed(store).await?).map(|job| async move {
         let dir = JobDir::new(Arc::clone(store), job.clone());
         let is_open = match (dir.receipt().await, dir.spec().await) {
@@ -234,7 +238,7 @@ pub async fn owner_of(dir: &JobDir) -> Result<Option<String>, Fault> {
 
 pub const READS_IN_FLIGHT: usize = 32;
 
-async fn without_receipt(store: &Store, jobs: Vec<JobId>) -> Vec<JobId> {
+async fn without_receipt(store: &StoreHandle, jobs: Vec<JobId>) -> Vec<JobId> {
     let read = stream::iter(jobs).map(|job| async move {
         let dir = JobDir::new(Arc::clone(store), job.clone());
         let is_open = matches!(dir.receipt().await, Ok(None))
@@ -249,7 +253,7 @@ async fn without_receipt(store: &Store, jobs: Vec<JobId>) -> Vec<JobId> {
 ///
 /// # Errors
 /// Fails when there is no match, or several are under way.
-pub async fn find_under_way(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
+pub async fn find_under_way(store: &StoreHandle, text: Option<&str>) -> Result<JobDir, Fault> {
     refuse_blank(text)?;
     under_way_among(store, &listed(store).await?, text).await
 }
@@ -259,7 +263,7 @@ pub async fn find_under_way(store: &Store, text: Option<&str>) -> Result<JobDir,
 /// # Errors
 /// Fails when the job root is unreachable; each word may have its own error.
 pub async fn each_under_way(
-    store: &Store,
+    store: &StoreHandle,
     words: &[String],
 ) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
     let jobs = listed(store).await?;
@@ -274,7 +278,7 @@ pub async fn each_under_way(
 }
 
 async fn under_way_among(
-    store: &Store,
+    store: &StoreHandle,
     jobs: &[JobId],
     text: Option<&str>,
 ) -> Result<JobDir, Fault> {
@@ -381,7 +385,7 @@ fn say_which<'a>(
 }
 
 /// The error for the name of a schedule without a run. An unreadable schedule counts as none.
-async fn of_schedule(store: &Store, text: &str) -> Option<Fault> {
+async fn of_schedule(store: &StoreHandle, text: &str) -> Option<Fault> {
     let schedules = jobdir::schedules(store, None).await.ok()?;
     let found = schedules.iter().find(|schedule| {
         schedule.name() == text || format!("{}/{}", schedule.set(), schedule.name()) == text
@@ -395,7 +399,7 @@ async fn of_schedule(store: &Store, text: &str) -> Option<Fault> {
     Some(fault.hint(format!("`lamp schedules` shows it; without its file in the folder, `lamp apply {} --prune` removes it", shell_word(set))))
 }
 
-fn not_found(store: &Store, text: &str, jobs: &[JobId]) -> Fault {
+fn not_found(store: &StoreHandle, text: &str, jobs: &[JobId]) -> Fault {
     let fault = Fault::new(ExitCode::NOT_FOUND, format!("no job `{text}` in {}", store.url()));
     let names = jobs.iter().filter_map(|job| job.as_str().rsplit_once('-')).map(|(name, _)| name);
     match closest(text, jobs.iter().map(JobId::as_str).chain(names)) {
@@ -407,11 +411,11 @@ fn not_found(store: &Store, text: &str, jobs: &[JobId]) -> Fault {
     }
 }
 
-fn no_jobs(store: &Store) -> Fault {
+fn no_jobs(store: &StoreHandle) -> Fault {
     Fault::new(ExitCode::NOT_FOUND, format!("no jobs in {}", store.url())).hint(FIRST_JOB)
 }
 
-async fn newest(store: &Store, jobs: &[JobId]) -> Result<Option<JobId>, Fault> {
+async fn newest(store: &StoreHandle, jobs: &[JobId]) -> Result<Option<JobId>, Fault> {
     if let [only] = jobs {
         return Ok(Some(only.clone()));
     }

@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::extend::{KEEP, More, extend, foretell_keep};
-use super::session::{Face, Said, Session};
-use super::stop::{self, Asked, How, Named};
+use super::session::{Face, Session, SessionLine};
+use super::stop::{self, How, Named, StopAnswer};
 use super::{ExitCode, Fault, find_job, save_now};
 use crate::job::Wish;
 use crate::jobdir::JobDir;
-use crate::wire::{Clock, Store, Workstation};
+use crate::wire::{ClockHandle, StoreHandle, Workstation};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobAct {
@@ -62,9 +62,9 @@ impl JobAct {
 /// Where the job is, and who acts.
 #[derive(Clone)]
 pub struct ActPlace {
-    pub store: Store,
+    pub store: StoreHandle,
     pub workstation: Workstation,
-    pub clock: Clock,
+    pub clock: ClockHandle,
     /// The configuration has errors, so no process is started with it.
     pub is_misread: bool,
 }
@@ -138,8 +138,8 @@ async fn recorded(
     find_job::must_be_under_way(&dir).await?;
     let how = How { wish, wait: false, named: Named::Itself, several: false };
     Ok(match stop::ask(session, dir, how).await? {
-        Asked::Over(_, document) => document,
-        Asked::Stands(standing) => standing.document,
+        StopAnswer::Over(_, document) => document,
+        StopAnswer::Stands(standing) => standing.document,
     })
 }
 
@@ -157,7 +157,7 @@ fn unfinished(error: &(dyn std::error::Error + 'static)) -> Fault {
 pub struct LaterFace {
     is_confirmed: bool,
     asked: Mutex<Option<String>>,
-    said: Mutex<Vec<Said>>,
+    said: Mutex<Vec<SessionLine>>,
 }
 
 impl LaterFace {
@@ -166,7 +166,7 @@ impl LaterFace {
         LaterFace { is_confirmed, ..LaterFace::default() }
     }
 
-    pub fn said(&self) -> Vec<Said> {
+    pub fn said(&self) -> Vec<SessionLine> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -184,7 +184,7 @@ impl Face for LaterFace {
         Err(Fault::new(ExitCode::REFUSED, what).meaning(otherwise))
     }
 
-    fn tell(&self, said: Said) {
+    fn tell(&self, said: SessionLine) {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).push(said);
     }
 }

@@ -20,9 +20,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{ExitCode, Fault, record_errors};
-use crate::job::{CheckpointFile, JobId, Manifest};
+use crate::job::{JobId, Manifest, ManifestEntry};
 use crate::jobdir::{JobDir, JobDirError, layout};
-use crate::wire::{self, KeptFile, Store, show_bytes};
+use crate::wire::{self, KeptFile, StoreHandle, show_bytes};
 
 /// One at a time, each small file costs a round trip. Each holds up to 32 MiB in memory.
 const FILES_IN_FLIGHT: usize = 8;
@@ -111,8 +111,8 @@ fn at_home(mut outputs: Vec<Output>) -> Vec<Output> {
 }
 
 pub fn of_checkpoint(job: &JobId, manifest: &Manifest, folder: &str) -> Vec<Output> {
-    let path = |file: &CheckpointFile| format!("{}/{}", folder.trim_matches('/'), file.path);
-    let output = |file: &CheckpointFile| Output {
+    let path = |file: &ManifestEntry| format!("{}/{}", folder.trim_matches('/'), file.path);
+    let output = |file: &ManifestEntry| Output {
         path: path(file),
         here: path(file),
         bytes: file.bytes,
@@ -174,7 +174,7 @@ pub async fn fetch(
 }
 
 struct Fetch<'a> {
-    store: &'a Store,
+    store: &'a StoreHandle,
     key: String,
     /// Bytes of all files so far; skipped files count too.
     come: &'a Arc<AtomicU64>,

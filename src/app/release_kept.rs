@@ -15,8 +15,8 @@ use crate::controller::continuation_of;
 use crate::instance::{InstanceState, InstanceView};
 use crate::job::{LeavingFate, Receipt, Wish};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::market::{Cloud, Usd};
-use crate::wire::Store;
+use crate::market::{CloudKind, Usd};
+use crate::wire::StoreHandle;
 
 /// Returns the exit code, and a document for programs.
 ///
@@ -62,7 +62,7 @@ pub async fn run(
             dir.job()
         ),
         // A folder on this workstation bills nothing.
-        if machine.cloud == Cloud::Local {
+        if machine.cloud == CloudKind::Local {
             "nothing was ended: what is kept stays"
         } else {
             "nothing was ended: what is kept bills on"
@@ -121,7 +121,7 @@ fn what_it_is(view: &InstanceView, ended: &Receipt) -> String {
 /// # Errors
 /// Fails when a later job continues this one: the machine belongs to that job.
 async fn unless_it_goes_on(
-    store: &Store,
+    store: &StoreHandle,
     dir: &JobDir,
     ended: &Receipt,
     wish: Wish,

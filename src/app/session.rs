@@ -2,12 +2,12 @@
 
 use super::Fault;
 use crate::job::JobId;
-use crate::wire::{Clock, Store, Workstation};
+use crate::wire::{ClockHandle, StoreHandle, Workstation};
 
 pub struct Session<'a> {
-    pub store: &'a Store,
+    pub store: &'a StoreHandle,
     pub workstation: &'a Workstation,
-    pub clock: &'a Clock,
+    pub clock: &'a ClockHandle,
     /// The configuration has errors. A driver may launch machines, so none is started with it.
     pub is_misread: bool,
     pub face: &'a dyn Face,
@@ -22,11 +22,11 @@ pub trait Face {
     /// Fails when the person declines, or cannot be asked.
     fn confirm(&self, what: &str, otherwise: &str) -> Result<(), Fault>;
 
-    fn tell(&self, said: Said);
+    fn tell(&self, said: SessionLine);
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum SessionLine {
     Note(String),
     Warning(String),
     /// What to type next.
@@ -53,14 +53,14 @@ impl Session<'_> {
     }
 
     pub fn note(&self, text: impl Into<String>) {
-        self.face.tell(Said::Note(text.into()));
+        self.face.tell(SessionLine::Note(text.into()));
     }
 
     pub fn warn(&self, text: impl Into<String>) {
-        self.face.tell(Said::Warning(text.into()));
+        self.face.tell(SessionLine::Warning(text.into()));
     }
 
     pub fn hint(&self, text: impl Into<String>) {
-        self.face.tell(Said::Hint(text.into()));
+        self.face.tell(SessionLine::Hint(text.into()));
     }
 }

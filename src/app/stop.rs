@@ -17,11 +17,11 @@ use super::view::job_summary::Summary;
 use super::view::kept_machines;
 use super::{ExitCode, Fault};
 use crate::job::{CheckpointSpec, CheckpointSummary, JobId, NEVER_RESTS, Receipt, Wish};
-use crate::jobdir::{Event, JobDir, JobDirError, What};
+use crate::jobdir::{Event, EventDetail, JobDir, JobDirError};
 use crate::market::{Span, UsdPerHour, elapsed};
 use crate::policy::Wishes;
 use crate::policy::purchase::hard_end::DRAIN_ALLOWANCE;
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 #[derive(Clone, Copy, Debug)]
 pub struct How {
@@ -40,20 +40,20 @@ pub enum Named {
     All,
 }
 
-pub enum Asked {
+pub enum StopAnswer {
     /// There is nothing to wait for; the value is printed for programs.
     Over(ExitCode, Value),
-    Stands(Standing),
+    Stands(PendingStop),
 }
 
-pub struct Standing {
+pub struct PendingStop {
     pub dir: JobDir,
     pub document: Value,
 }
 
 /// # Errors
 /// Fails when it has ended and keeps nothing, the user declines, or the job root is unreachable.
-pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<Asked, Fault> {
+pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<StopAnswer, Fault> {
     let How { wish, wait, named, several } = how;
     let workstation = session.workstation;
     let fault = |error| record_errors::record_fault(&error);
@@ -69,17 +69,17 @@ pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<Asked, 
                     dir.job(),
                     ended.told()
                 ));
-                return Ok(Asked::Over(
+                return Ok(StopAnswer::Over(
                     ExitCode::SUCCESS,
                     json!({ "job": dir.job(), "request": null, "wish": wish }),
                 ));
             }
         }
         let (code, document) = release_kept::run(session, &dir, &ended, wish).await?;
-        return Ok(Asked::Over(code, document));
+        return Ok(StopAnswer::Over(code, document));
     }
     if let Some((code, document)) = stop_missing_spec::end(session, &dir, wish, wait).await? {
-        return Ok(Asked::Over(code, document));
+        return Ok(StopAnswer::Over(code, document));
     }
     // A wish needs only the id. A job with a damaged spec may run and bill.
     let (spec, unread) = match dir.spec().await {
@@ -127,21 +127,21 @@ pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<Asked, 
         ));
         session.hint("`lamp sweep` names its machine, if that runs on");
         let code = if wait { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS };
-        return Ok(Asked::Over(code, document));
+        return Ok(StopAnswer::Over(code, document));
     }
     // The driver starts before anything is printed. With one job, `--wait` drives it here.
     if !wait || several {
         see_it_through(session, &dir, wish);
     }
     if wait && !several {
-        return Ok(Asked::Stands(Standing { dir, document }));
+        return Ok(StopAnswer::Stands(PendingStop { dir, document }));
     }
     let known = if checkpoint.is_some() { newest_events(&dir).await.ok() } else { None };
     let has_begun = known.as_ref().is_none_or(|(begun, _)| *begun);
     let events = known.map(|(_, events)| events).unwrap_or_default();
-    let has_one = events
-        .iter()
-        .any(|event| matches!(event.what, What::Checkpoint { .. } | What::Resumed { .. }));
+    let has_one = events.iter().any(|event| {
+        matches!(event.what, EventDetail::Checkpoint { .. } | EventDetail::Resumed { .. })
+    });
     let cancelled = cancelled.map(|at| {
         format!(
             "it was asked to cancel {} ago, and that stands: it saves nothing more",
@@ -178,7 +178,7 @@ pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<Asked, 
             session.hint(how_to_go_on(dir.job()));
         }
     }
-    Ok(Asked::Stands(Standing { dir, document }))
+    Ok(StopAnswer::Stands(PendingStop { dir, document }))
 }
 
 /// Asks the other ranks of a gang for the same. A rank that cannot be asked ends by itself: it
@@ -199,7 +199,7 @@ async fn ask_other_ranks(session: &Session<'_>, dir: &JobDir, wish: Wish) {
 }
 
 /// The error when the newest job has ended and the user named none.
-async fn none_under_way(store: &Store, dir: &JobDir, ended: &Receipt) -> Fault {
+async fn none_under_way(store: &StoreHandle, dir: &JobDir, ended: &Receipt) -> Fault {
     let fault = Fault::new(ExitCode::REFUSED, format!("no job is under way in {}", store.url()))
         .meaning(format!(
             "nothing was changed; the newest, `{}`, has ended: {}",
@@ -260,7 +260,7 @@ async fn newest_events(dir: &JobDir) -> Result<(bool, Vec<Event>), JobDirError> 
     Ok((
         goes_on
             || attempts.len() > 1
-            || events.iter().any(|event| matches!(event.what, What::WorkloadStarted { .. })),
+            || events.iter().any(|event| matches!(event.what, EventDetail::WorkloadStarted { .. })),
         events,
     ))
 }
@@ -306,10 +306,11 @@ fn what_is_kept(spec: &CheckpointSpec, events: &[Event]) -> String {
     let mut restless = false;
     for event in events {
         match &event.what {
-            What::Checkpoint { checkpoint, .. } | What::Resumed { checkpoint, .. } => {
+            EventDetail::Checkpoint { checkpoint, .. }
+            | EventDetail::Resumed { checkpoint, .. } => {
                 (last, restless) = (Some(checkpoint), false)
             }
-            What::Attention { text } if text == NEVER_RESTS => restless = true,
+            EventDetail::Attention { text } if text == NEVER_RESTS => restless = true,
             _ => {}
         }
     }
@@ -348,7 +349,7 @@ mod tests {
             grace: Span::from_secs(30),
         };
         let event = |what| Event { seq: 1, at: jiff::Timestamp::UNIX_EPOCH, what };
-        let never = event(What::Attention { text: NEVER_RESTS.into() });
+        let never = event(EventDetail::Attention { text: NEVER_RESTS.into() });
         let checkpoint = CheckpointSummary {
             number: CheckpointNo::new(4),
             attempt: AttemptNo::FIRST,
@@ -357,7 +358,7 @@ mod tests {
             bytes: 1,
             name: None,
         };
-        let kept = event(What::Checkpoint {
+        let kept = event(EventDetail::Checkpoint {
             checkpoint,
             save_secs: 1.0,
             upload_secs: 1.0,

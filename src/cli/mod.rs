@@ -37,7 +37,7 @@ pub(crate) mod simulate;
 pub(crate) mod status;
 pub(crate) mod tune;
 
-pub use crate::app::analysis::idle_replay::{Change, Replayed, replay_idle};
+pub use crate::app::analysis::idle_replay::{Replayed, ReplayedVerdict, replay_idle};
 pub use crate::app::find_job::each_under_way;
 pub use crate::app::log_tail::LogTail;
 pub use crate::app::{ExitCode, Fault};

@@ -17,7 +17,9 @@ use crate::job::{
     AlarmRule, DoneRule, GangEngine, GangSaves, ListenAddress, MarketChoice, NodeCount, Reaction,
     SecretSource,
 };
-use crate::market::{Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
+use crate::market::{
+    CloudKind, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Usd, UsdPerHour,
+};
 
 /// Why a text is not the word that was expected. The message is complete.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -212,7 +214,7 @@ word!(
 );
 word!(
     /// A cloud.
-    CloudWord(Cloud), parse_cloud,
+    CloudWord(CloudKind), parse_cloud,
     expecting "\"local\" or \"aws\"",
     schema {"type": "string", "enum": CLOUDS}
 );
@@ -362,10 +364,10 @@ fn parse_market(text: &str) -> Result<MarketChoice, WordError> {
     }
 }
 
-fn parse_cloud(text: &str) -> Result<Cloud, WordError> {
+fn parse_cloud(text: &str) -> Result<CloudKind, WordError> {
     match text {
-        "local" => Ok(Cloud::Local),
-        "aws" => Ok(Cloud::Aws),
+        "local" => Ok(CloudKind::Local),
+        "aws" => Ok(CloudKind::Aws),
         _ => Err(WordError::not_one_of(text, "a cloud", &CLOUDS)),
     }
 }

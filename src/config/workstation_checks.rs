@@ -12,7 +12,7 @@ use crate::account::setup::{BOX_ROLE, box_role};
 use crate::job::{
     COMMAND_PLACEHOLDER, Finding, FindingCause, SECRET_BYTES_MAX, SecretSource, Spec, shell_word,
 };
-use crate::market::Cloud;
+use crate::market::CloudKind;
 
 /// Findings of the world; `workdir` is absolute.
 pub fn check(spec: &Spec, workdir: &Path, inputs: &Inputs<'_>) -> Vec<Finding> {
@@ -55,7 +55,7 @@ fn check_secrets(spec: &Spec, inputs: &Inputs<'_>, found: &mut Vec<Finding>) {
         let path = format!("secrets.{name}");
         let is_set = |variable: &str| environment.names.contains(variable);
         match source {
-            _ if spec.machine.cloud == Cloud::Aws => {
+            _ if spec.machine.cloud == CloudKind::Aws => {
                 let allowed = inputs
                     .user
                     .aws
@@ -134,7 +134,8 @@ fn is_our_role(inputs: &Inputs<'_>) -> bool {
 fn check_gpus(spec: &Spec, found: &mut Vec<Finding>) {
     let wanted = &spec.machine.gpus;
     // Under WSL the driver shows no devices of its own.
-    if spec.machine.cloud != Cloud::Local || wanted.count == 0 || Path::new("/dev/dxg").exists() {
+    if spec.machine.cloud != CloudKind::Local || wanted.count == 0 || Path::new("/dev/dxg").exists()
+    {
         return;
     }
     let shown = (0..wanted.count)
@@ -179,7 +180,7 @@ fn check_program(spec: &Spec, workdir: &Path, environment: &Environment, found: 
         )));
         return;
     }
-    let is_known = spec.machine.cloud == Cloud::Local || (is_path && !is_absolute);
+    let is_known = spec.machine.cloud == CloudKind::Local || (is_path && !is_absolute);
     if is_there || !is_known {
         return;
     }

@@ -17,7 +17,7 @@ use super::settle::host_health::HostSeen;
 use crate::instance::{InstanceView, Status};
 use crate::job::{Lease, Outcome, Plan, Refusal, Settled};
 use crate::market::elapsed;
-use crate::policy::lifecycle::reconcile::{AttemptFacts, Journal, Watched};
+use crate::policy::lifecycle::reconcile::{AttemptFacts, CheckpointHistory, Watched};
 
 /// Records are written once, so each is read once.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,7 @@ pub struct AttemptMemory {
     /// The last heartbeat that was read.
     pub status: Option<Status>,
     /// The journal when its machine was gone, and its number of pieces.
-    pub journal: Option<(usize, Journal)>,
+    pub journal: Option<(usize, CheckpointHistory)>,
     pub watched: Watched,
     /// Whether a launch that is refused now has certainly made no machine.
     pub certainty: Certainty,
@@ -102,7 +102,7 @@ impl AttemptMemory {
     }
 
     /// The input of a decision.
-    pub fn facts(&self, plan: Arc<Plan>, journal: Journal) -> AttemptFacts {
+    pub fn facts(&self, plan: Arc<Plan>, journal: CheckpointHistory) -> AttemptFacts {
         AttemptFacts {
             plan,
             lease: self.lease.clone(),
@@ -212,7 +212,7 @@ impl AttemptMemory {
 mod tests {
     use super::*;
     use crate::instance::{InstanceState, Tags};
-    use crate::market::{Cloud, Market, Region};
+    use crate::market::{CloudKind, Market, Region};
 
     #[test]
     fn machine_with_heartbeats_is_not_missing() {
@@ -419,7 +419,7 @@ mod tests {
         let tags = tags.map(|(key, value)| (format!("lamplighter:{key}"), value.to_owned())).into();
         InstanceView {
             id: "i".into(),
-            cloud: Cloud::Aws,
+            cloud: CloudKind::Aws,
             region: Region::new("r"),
             instance_type: "t".into(),
             market: Market::Spot,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::instance::InstanceView;
 use crate::job::{JobId, Plan};
-use crate::market::{Cloud, Region};
+use crate::market::{CloudKind, Region};
 use crate::policy::lifecycle::machine_owner::is_kept_for;
 use crate::policy::lifecycle::reconcile::CloudAnswer;
 use crate::ports::{CloudError, chain, chain_with_cure};
@@ -20,7 +20,7 @@ use crate::ports::{CloudError, chain, chain_with_cure};
 pub const ANSWER_HOLDS: Duration = Duration::from_secs(5 * 60);
 
 /// A cloud and a region: one call describes it.
-pub type CloudRegion = (Cloud, Region);
+pub type CloudRegion = (CloudKind, Region);
 
 /// The answers of one tick. Cheap to clone: each job of a daemon gets one.
 #[derive(Clone, Debug, Default)]

@@ -24,7 +24,7 @@ const PRICES_WITHIN: Duration = Duration::from_secs(30);
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct Clouds {
-    ports: Arc<BTreeMap<market::Cloud, Arc<dyn Cloud>>>,
+    ports: Arc<BTreeMap<market::CloudKind, Arc<dyn Cloud>>>,
     /// The owner tag of the machines.
     pub owner: Arc<str>,
     /// This workstation as a zone of the local cloud.
@@ -32,20 +32,24 @@ pub struct Clouds {
 }
 
 impl Clouds {
-    pub fn new(ports: BTreeMap<market::Cloud, Arc<dyn Cloud>>, owner: &str, here: Zone) -> Self {
+    pub fn new(
+        ports: BTreeMap<market::CloudKind, Arc<dyn Cloud>>,
+        owner: &str,
+        here: Zone,
+    ) -> Self {
         Clouds { ports: Arc::new(ports), owner: owner.into(), here }
     }
 
     /// # Errors
     /// When this program was built without the cloud.
-    pub fn get(&self, which: market::Cloud) -> Result<&Arc<dyn Cloud>, CloudError> {
+    pub fn get(&self, which: market::CloudKind) -> Result<&Arc<dyn Cloud>, CloudError> {
         self.ports.get(&which).ok_or(CloudError::Unsupported {
             cloud: which.word(),
             act: "be driven by this program",
         })
     }
 
-    pub fn all(&self) -> impl Iterator<Item = (&market::Cloud, &Arc<dyn Cloud>)> {
+    pub fn all(&self) -> impl Iterator<Item = (&market::CloudKind, &Arc<dyn Cloud>)> {
         self.ports.iter()
     }
 

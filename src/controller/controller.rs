@@ -40,7 +40,7 @@ impl Controller {
     /// workstation as a zone of the local cloud.
     pub fn new(
         store: Arc<dyn Store>,
-        clouds: BTreeMap<market::Cloud, Arc<dyn Cloud>>,
+        clouds: BTreeMap<market::CloudKind, Arc<dyn Cloud>>,
         clock: Arc<dyn Clock>,
         owner: String,
         name: String,

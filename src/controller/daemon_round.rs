@@ -25,7 +25,7 @@ use super::observe::recall;
 use super::root_memory::{RootMemory, UNASKED, version};
 use crate::job::{JobId, Receipt};
 use crate::jobdir::{self, JobDir, JobNews};
-use crate::policy::lifecycle::reconcile::{Act, CloudAnswer, Facts, is_elsewhere, reconcile};
+use crate::policy::lifecycle::reconcile::{Act, CloudAnswer, JobFacts, is_elsewhere, reconcile};
 use crate::ports::{Clock, StoreError, chain};
 
 /// Between two listings of all job names. It finds jobs without news: an older `lamp` wrote them,
@@ -217,7 +217,7 @@ impl Controller {
             // Only a tick can find out whether it is gone.
             return None;
         }
-        let facts = Facts {
+        let facts = JobFacts {
             spec: memory.spec.as_ref()?,
             attempts: &observed.attempts,
             requests: &observed.requests,

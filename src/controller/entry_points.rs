@@ -16,7 +16,7 @@ use super::launch::plan::Planned;
 use super::launch::scheduled_runs::ScheduleMemory;
 use super::launch::submit::{Archive, SubmitError};
 use super::settle::release_kept::GaveUp;
-use super::sweep::sweeper::{EndAsked, Everywhere, Found, Judged};
+use super::sweep::sweeper::{EndAnswer, Everywhere, Judged, SweepFindings};
 use crate::account::sweeper_visit::Visit;
 use crate::account::{ForeignMachine, Residue};
 use crate::instance::{InstanceView, MachineRef};
@@ -168,19 +168,23 @@ impl Controller {
         self.sweeper.ask_everywhere().await
     }
 
-    pub async fn look_for_orphans(&self, places: &BTreeSet<CloudRegion>) -> Found {
+    pub async fn look_for_orphans(&self, places: &BTreeSet<CloudRegion>) -> SweepFindings {
         self.sweeper.look_for_orphans(places).await
     }
 
-    pub async fn look_at_machines(&self, places: &BTreeSet<CloudRegion>, each: Duration) -> Found {
+    pub async fn look_at_machines(
+        &self,
+        places: &BTreeSet<CloudRegion>,
+        each: Duration,
+    ) -> SweepFindings {
         self.sweeper.look_at_machines(places, each).await
     }
 
-    pub async fn end_orphan(&self, before: &Judged) -> Result<Option<EndAsked>, CloudError> {
+    pub async fn end_orphan(&self, before: &Judged) -> Result<Option<EndAnswer>, CloudError> {
         self.sweeper.end_orphan(before).await
     }
 
-    pub async fn end_stray(&self, named: &MachineRef) -> Result<Option<EndAsked>, CloudError> {
+    pub async fn end_stray(&self, named: &MachineRef) -> Result<Option<EndAnswer>, CloudError> {
         self.sweeper.end_stray(named).await
     }
 

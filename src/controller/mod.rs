@@ -51,4 +51,4 @@ pub use launch::scheduled_runs::ScheduleMemory;
 pub use launch::submit::{Archive, SubmitError, WORTH_WAITING, applied_id, submit, upload_code};
 pub use launch::user_data::{Bootstrap, BootstrapError, BoxEndpoint};
 pub use settle::release_kept::GaveUp;
-pub use sweep::sweeper::{EndAsked, Everywhere, Found, Judged, SECOND_LOOK};
+pub use sweep::sweeper::{EndAnswer, Everywhere, Judged, SECOND_LOOK, SweepFindings};

@@ -12,7 +12,7 @@ use super::notify::notifier::JobNotifier;
 use super::observe::observe;
 use crate::job::{JobId, Receipt};
 use crate::jobdir::{JobDir, JobDirError, RecordError};
-use crate::policy::lifecycle::reconcile::{Act, Facts, is_elsewhere, reconcile};
+use crate::policy::lifecycle::reconcile::{Act, JobFacts, is_elsewhere, reconcile};
 use crate::ports::Clock;
 
 /// Acts in one tick before the next job's turn. A job needs eight without waiting, and two more for
@@ -53,18 +53,18 @@ impl Controller {
         while acts < ACTS_MAX || memory.knows_a_refusal() {
             acts += 1;
             match self.step(job, memory, &answers).await {
-                Ok(Some(Step::Final(receipt))) => return Ok(Ticked::Final(receipt)),
-                Ok(Some(Step::Waiting)) => return Ok(Ticked::Active),
-                Ok(Some(Step::Alone)) => return Err(DriveError::Alone { job: job.clone() }),
-                Ok(Some(Step::Elsewhere(why))) => {
+                Ok(Some(TickStep::Final(receipt))) => return Ok(Ticked::Final(receipt)),
+                Ok(Some(TickStep::Waiting)) => return Ok(Ticked::Active),
+                Ok(Some(TickStep::Alone)) => return Err(DriveError::Alone { job: job.clone() }),
+                Ok(Some(TickStep::Elsewhere(why))) => {
                     if memory.elsewhere.as_ref() != Some(&why) {
                         warn!(%job, "left to its own controller: {why}");
                     }
                     memory.elsewhere = Some(why.clone());
                     return Ok(Ticked::Elsewhere(why));
                 }
-                Ok(Some(Step::Changed)) => answers = self.describe(memory.places()).await,
-                Ok(Some(Step::Recorded)) => {}
+                Ok(Some(TickStep::Changed)) => answers = self.describe(memory.places()).await,
+                Ok(Some(TickStep::Recorded)) => {}
                 Ok(None) => return Err(DriveError::NoJob { job: job.clone() }),
                 Err(ActError::Record(JobDirError::Record(cause @ RecordError::Newer { .. }))) => {
                     return Err(DriveError::Newer { job: job.clone(), cause });
@@ -81,18 +81,18 @@ impl Controller {
         job: &JobId,
         memory: &mut JobMemory,
         answers: &Answers,
-    ) -> Result<Option<Step>, ActError> {
+    ) -> Result<Option<TickStep>, ActError> {
         let dir = JobDir::new(Arc::clone(&self.store), job.clone());
         if let Some(receipt) = dir.receipt().await? {
             self.notifier.tell_end(&dir, memory, &receipt).await;
-            return Ok(Some(Step::Final(Box::new(receipt))));
+            return Ok(Some(TickStep::Final(Box::new(receipt))));
         }
         if memory.spec.is_none() {
             memory.spec = dir.spec().await?.map(Arc::new);
         }
         let Some(spec) = memory.spec.clone() else { return Ok(None) };
         if spec.is_alone() {
-            return Ok(Some(Step::Alone));
+            return Ok(Some(TickStep::Alone));
         }
         let now = self.clock.mono();
         (memory.looked, memory.described) = (Some(now), answers.asked());
@@ -116,7 +116,7 @@ impl Controller {
         {
             memory.trouble_met = Some(denied.to_owned());
         }
-        let facts = Facts {
+        let facts = JobFacts {
             spec: &spec,
             attempts: &observed.attempts,
             requests: &observed.requests,
@@ -133,9 +133,9 @@ impl Controller {
         let elsewhere =
             is_elsewhere(&spec, &observed.attempts, &self.clouds.owner, self.clouds.here.as_str());
         if elsewhere.is_none() && self.launcher.leave_ended_gang(&dir, &spec, &observed).await? {
-            return Ok(Some(Step::Recorded));
+            return Ok(Some(TickStep::Recorded));
         }
-        let mut step = elsewhere.map_or(Step::Waiting, Step::Elsewhere);
+        let mut step = elsewhere.map_or(TickStep::Waiting, TickStep::Elsewhere);
         for act in reconcile(&facts) {
             if let Act::Wait { why, .. } = &act {
                 tracing::debug!(%job, "waiting: {why}");
@@ -145,24 +145,24 @@ impl Controller {
                 memory.trouble_met = JobNotifier::trouble(&act, error);
             }
             match done? {
-                ActEffect::Changed => step = Step::Changed,
+                ActEffect::Changed => step = TickStep::Changed,
                 ActEffect::Waiting => {}
                 // The record in the store counts, whichever controller wrote it.
-                ActEffect::Recorded | ActEffect::Final if !matches!(step, Step::Changed) => {
-                    step = Step::Recorded
+                ActEffect::Recorded | ActEffect::Final if !matches!(step, TickStep::Changed) => {
+                    step = TickStep::Recorded
                 }
                 ActEffect::Recorded | ActEffect::Final => {}
             }
         }
         self.notifier.tell_cap(&dir, &spec, memory).await;
-        if matches!(step, Step::Waiting) {
+        if matches!(step, TickStep::Waiting) {
             self.launcher.look_at_market(&dir, &spec, memory, &observed, &answer).await?;
         }
         Ok(Some(step))
     }
 }
 
-enum Step {
+enum TickStep {
     Alone,
     Changed,
     /// Only the records changed.

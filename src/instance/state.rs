@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Tags;
-use crate::market::{Cloud, Market, Region};
+use crate::market::{CloudKind, Market, Region};
 
 /// EC2's states. Billing ends when `Running` changes to `Stopping` or `ShuttingDown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub enum InstanceState {
 /// A machine's full address: ids are unique only within a region.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MachineRef {
-    pub cloud: Cloud,
+    pub cloud: CloudKind,
     pub region: Region,
     pub id: String,
 }
@@ -31,7 +31,7 @@ pub struct MachineRef {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceView {
     pub id: String,
-    pub cloud: Cloud,
+    pub cloud: CloudKind,
     pub region: Region,
     pub instance_type: String,
     pub market: Market,

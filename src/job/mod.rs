@@ -25,7 +25,7 @@ pub use model::{
 pub use record::attempt::{AttemptPhase, Ending, Lease, Refusal, Settled};
 pub use record::attention::Attention;
 pub use record::checkpoint::{
-    CheckpointFile, CheckpointLink, CheckpointSummary, Manifest, NEVER_RESTS, link_depth,
+    CheckpointLink, CheckpointSummary, Manifest, ManifestEntry, NEVER_RESTS, link_depth,
 };
 pub use record::checkpoint_step::{
     STEP_FILE_BYTES_MAX, checkpoint_step, is_log_name, may_tell_step,

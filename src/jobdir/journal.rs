@@ -13,13 +13,13 @@ pub struct Event {
     pub seq: u64,
     pub at: Timestamp,
     #[serde(flatten)]
-    pub what: What,
+    pub what: EventDetail,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum What {
+pub enum EventDetail {
     Phase {
         phase: AttemptPhase,
     },

@@ -51,7 +51,7 @@ pub use error::{JobDirError, RecordError, unless_damaged};
 pub use finished_jobs::{JobsOver, jobs_over, put_jobs_over};
 pub use gang_dir::GangDir;
 pub use job_dir::{JobDir, jobs};
-pub use journal::{Event, What};
+pub use journal::{Event, EventDetail};
 pub use model_dir::{ModelDir, models};
 pub use proof_dir::{ProofDir, proof_keys};
 pub use record::{decode, encode};

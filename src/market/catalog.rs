@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use super::{
-    Arch, Cloud, Fit, GpuRequirement, MachineType, Market, Offer, Region, Supply, Usd, UsdPerHour,
-    Zone, none_so_large,
+    Arch, CloudKind, Fit, GpuRequirement, MachineType, Market, Offer, Region, Supply, Usd,
+    UsdPerHour, Zone, none_so_large,
 };
 
 const TYPES: &str = include_str!("../../config/catalog/types.csv");
@@ -157,7 +157,7 @@ impl Catalog {
             ids.iter().map(Zone::new).collect()
         };
         let offer = |zone| Offer {
-            cloud: Cloud::Aws,
+            cloud: CloudKind::Aws,
             region: region.clone(),
             zone,
             instance_type: kind.name.clone(),

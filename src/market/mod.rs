@@ -32,7 +32,7 @@ pub use quota_kinds::{
     QUOTA_KINDS, QuotaKind, gpu_quotas, share_a_quota, uncounted, uncounted_families,
 };
 pub use region_names::{nearest_regions, unknown_region};
-pub use region_zone::{Cloud, Region, Zone};
+pub use region_zone::{CloudKind, Region, Zone};
 pub use requirement::{GpuRequirement, RequirementError};
 pub use span::{Span, SpanError, elapsed};
 pub use speed::Speeds;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cloud, Region, UsdPerHour, Zone};
+use super::{CloudKind, Region, UsdPerHour, Zone};
 
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
@@ -35,7 +35,7 @@ pub enum Arch {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct Offer {
-    pub cloud: Cloud,
+    pub cloud: CloudKind,
     #[cfg_attr(feature = "web", schema(value_type = String))]
     pub region: Region,
     #[cfg_attr(feature = "web", schema(value_type = String))]

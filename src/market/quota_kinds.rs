@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Catalog, Cloud, Market, Offer, is_of_any};
+use super::{Catalog, CloudKind, Market, Offer, is_of_any};
 
 const STANDARD: &[&str] = &["a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"];
 
@@ -107,7 +107,8 @@ fn is_counted(instance_type: &str, market: Market) -> bool {
 
 /// A remark for an offer without a row: the plan shows no quota, although one may exist.
 pub fn uncounted(offer: &Offer) -> Option<String> {
-    let is_uncounted = offer.cloud == Cloud::Aws && !is_counted(&offer.instance_type, offer.market);
+    let is_uncounted =
+        offer.cloud == CloudKind::Aws && !is_counted(&offer.instance_type, offer.market);
     is_uncounted.then(|| {
         let (kind, market) = (&offer.instance_type, offer.market);
         format!(
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
     use crate::market::{Arch, Region, UsdPerHour, Zone};
 
-    fn offer(cloud: Cloud, instance_type: &str, market: Market) -> Offer {
+    fn offer(cloud: CloudKind, instance_type: &str, market: Market) -> Offer {
         Offer {
             cloud,
             region: Region::new("us-east-1"),
@@ -169,7 +170,7 @@ mod tests {
                     .iter()
                     .filter(|row| row.market == market && row.counts(&kind.name))
                     .count();
-                let said = uncounted(&offer(Cloud::Aws, &kind.name, market));
+                let said = uncounted(&offer(CloudKind::Aws, &kind.name, market));
                 assert_eq!(
                     (rows, said.is_some()),
                     if said.is_none() { (1, false) } else { (0, true) },
@@ -215,12 +216,12 @@ mod tests {
                 assert_eq!(rows, 1, "{name} {market}");
             }
         }
-        let said = uncounted(&offer(Cloud::Aws, "p6-b200.48xlarge", Market::Spot))
+        let said = uncounted(&offer(CloudKind::Aws, "p6-b200.48xlarge", Market::Spot))
             .expect("nothing counts it");
         assert!(
             said.starts_with("no quota that this version knows counts p6-b200.48xlarge, spot: "),
             "{said}"
         );
-        assert_eq!(uncounted(&offer(Cloud::Local, "workstation", Market::OnDemand)), None);
+        assert_eq!(uncounted(&offer(CloudKind::Local, "workstation", Market::OnDemand)), None);
     }
 }

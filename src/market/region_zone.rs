@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 )]
 #[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Cloud {
+pub enum CloudKind {
     #[default]
     Local,
     Aws,
 }
 
-impl Cloud {
+impl CloudKind {
     pub fn word(self) -> &'static str {
         match self {
-            Cloud::Local => "local",
-            Cloud::Aws => "aws",
+            CloudKind::Local => "local",
+            CloudKind::Aws => "aws",
         }
     }
 }
 
-impl fmt::Display for Cloud {
+impl fmt::Display for CloudKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
     }

@@ -53,11 +53,11 @@ impl Speeds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::market::{Arch, Cloud, Market, Region, UsdPerHour, Zone};
+    use crate::market::{Arch, CloudKind, Market, Region, UsdPerHour, Zone};
 
     fn offer(kind: &str, model: Option<&str>) -> Offer {
         Offer {
-            cloud: Cloud::Aws,
+            cloud: CloudKind::Aws,
             region: Region::new("r"),
             zone: Zone::new("r1"),
             instance_type: kind.into(),

@@ -22,8 +22,8 @@ use crate::app::{ExitCode, Fault, record_errors};
 use crate::config::{Environment, load_user};
 use crate::job::{JobId, Receipt, ResolvedSpec};
 use crate::jobdir::{self, JobDir, JobDirError};
-use crate::market::{Cloud, Usd, UsdPerHour};
-use crate::wire::{Store, Workstation};
+use crate::market::{CloudKind, Usd, UsdPerHour};
+use crate::wire::{StoreHandle, Workstation};
 
 /// The variable of jobs that a tool started. `LAMP_` names are not for users.
 pub const MARK: &str = "LAMPLIGHTER_STARTED_BY";
@@ -78,7 +78,7 @@ impl Purse {
     /// Fails when the job root is unreachable, or the cost of a marked job is unknown.
     pub async fn read(
         usd_per_day: Usd,
-        store: &Store,
+        store: &StoreHandle,
         workstation: &Workstation,
         now: Timestamp,
     ) -> Result<Purse, Fault> {
@@ -127,7 +127,7 @@ pub fn is_marked(spec: &ResolvedSpec) -> bool {
 
 /// The amount that a job takes from the purse. `None`: the job does not count.
 async fn counted(
-    store: &Store,
+    store: &StoreHandle,
     workstation: &Workstation,
     job: JobId,
     now: Timestamp,
@@ -164,7 +164,7 @@ fn is_of_the_day(receipt: &Receipt, now: Timestamp) -> bool {
 /// The most that a job can cost whose first plan is not written yet.
 fn before_its_plan(spec: &ResolvedSpec) -> Option<Usd> {
     let machine = &spec.spec.machine;
-    let is_free = machine.cloud == Cloud::Local && machine.usd_per_hour == UsdPerHour::ZERO;
+    let is_free = machine.cloud == CloudKind::Local && machine.usd_per_hour == UsdPerHour::ZERO;
     if is_free { Some(Usd::ZERO) } else { spec.spec.limits.budget }
 }
 

@@ -24,7 +24,7 @@ use crate::app::view::costs::{CostGroup, sums};
 use crate::app::{ExitCode, Fault, find_job};
 use crate::config::Environment;
 use crate::market::Usd;
-use crate::wire::{Clock, Store, Workstation};
+use crate::wire::{ClockHandle, StoreHandle, Workstation};
 
 /// How long a launch waits for another one. A launch packs and ships the workdir, which takes
 /// minutes; a longer wait than this outlasts the patience of most clients.
@@ -48,9 +48,9 @@ pub struct AgentServer {
 }
 
 struct ServerParts {
-    store: Store,
+    store: StoreHandle,
     workstation: Workstation,
-    clock: Clock,
+    clock: ClockHandle,
     environment: Environment,
     program: OwnProgram,
     overviews: OverviewReader,
@@ -72,9 +72,9 @@ impl AgentServer {
     /// # Errors
     /// Fails when the path of the program is unknown.
     pub fn new(
-        store: Store,
+        store: StoreHandle,
         workstation: Workstation,
-        clock: Clock,
+        clock: ClockHandle,
         environment: Environment,
         job_root: String,
     ) -> io::Result<Self> {

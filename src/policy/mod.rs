@@ -39,13 +39,14 @@ pub use watch::checkpoint_interval::{
 pub use watch::hardware::{HardwareFault, HardwareWatch};
 pub use watch::idle::{IdleRhythm, IdleWatch, YoungWindow, young_window};
 pub use watch::limits::{
-    Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, NEARS as LIMIT_NEARS,
+    Extension, LimitFacts, LimitKind, LimitLevel, LimitPoint, LimitVerdict, NEARS as LIMIT_NEARS,
     judge_limits, limit_level, limit_points,
 };
 pub use watch::spot_notice::{NoticeFacts, NoticeStep, Saver, hurries, judge_notice, over_by};
 pub use watch::stall::{StallRhythm, StallWatch};
 pub use watch::supervise::{SERVICE, afterwards, standing, supervise};
 pub use watch::supervise_facts::{
-    Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact,
+    Afterwards, Decision, End, Reached, SuperviseFacts, SuperviseStep, Warning, WorkloadFact,
+    WorkloadStage,
 };
-pub use watch::verdict::{Standing, WatchAction, WatchVerdict};
+pub use watch::verdict::{Activity, WatchAction, WatchVerdict};

@@ -10,7 +10,7 @@ use super::act_order::Order;
 use super::model::TopNews;
 use super::source::TopSource;
 use crate::app::job_act::{self, LaterFace};
-use crate::app::session::Said;
+use crate::app::session::SessionLine;
 use crate::app::{Fault, find_job};
 
 /// Says what the act would do to the job and to its bill.
@@ -44,10 +44,10 @@ pub async fn carry_out(source: Arc<TopSource>, order: Order) -> TopNews {
     }
 }
 
-fn text(said: Said) -> String {
+fn text(said: SessionLine) -> String {
     match said {
-        Said::Note(text) => text,
-        Said::Warning(text) => format!("warning: {text}"),
-        Said::Hint(text) => format!("hint: {text}"),
+        SessionLine::Note(text) => text,
+        SessionLine::Warning(text) => format!("warning: {text}"),
+        SessionLine::Hint(text) => format!("hint: {text}"),
     }
 }

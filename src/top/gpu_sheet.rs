@@ -10,7 +10,7 @@ use super::spark::plot;
 use crate::app::text::measure;
 use crate::app::view::machine::{gpu_memory_text, gpu_power_text};
 use crate::instance::GpuStatus;
-use crate::jobdir::What;
+use crate::jobdir::EventDetail;
 use crate::market::Span as Time;
 
 const CELLS: usize = 30;
@@ -97,7 +97,7 @@ pub fn process_sheet(model: &TopModel, look: &OpenJob, width: usize) -> Sheet {
     let attempt = look.explained.attempts.iter().find(|it| it.attempt == look.attempt);
     let started = attempt.and_then(|attempt| {
         attempt.events.iter().rev().find_map(|event| match &event.what {
-            What::WorkloadStarted { start, pid, command } => Some((start, pid, command)),
+            EventDetail::WorkloadStarted { start, pid, command } => Some((start, pid, command)),
             _ => None,
         })
     });

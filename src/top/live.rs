@@ -20,7 +20,7 @@ use super::palette::Palette;
 use super::reader;
 use super::source::TopSource;
 use crate::app::overview::overview::Overview;
-use crate::wire::Clock;
+use crate::wire::ClockHandle;
 
 /// Between two looks at the keys. A person notices more than 0.1 s; less costs processor time.
 const KEYS_EVERY: Duration = Duration::from_millis(80);
@@ -101,7 +101,7 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 /// The drawing side: it waits for keys, and never for records.
 struct Screen {
     model: TopModel,
-    clock: Clock,
+    clock: ClockHandle,
     news: Receiver<TopNews>,
     watched: watch::Sender<Followed>,
     effects: mpsc::UnboundedSender<Effect>,

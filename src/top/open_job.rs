@@ -20,7 +20,7 @@ use crate::app::{Fault, record_errors};
 use crate::instance::Status;
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, unless_damaged};
-use crate::wire::{Store, Workstation};
+use crate::wire::{StoreHandle, Workstation};
 
 /// Lines of the end of the log.
 const LOG_LINES: usize = 1000;
@@ -49,7 +49,7 @@ impl OpenJob {
     /// # Errors
     /// Fails when the job root is unreachable, or there is no such job.
     pub async fn read(
-        store: &Store,
+        store: &StoreHandle,
         workstation: &Workstation,
         (samples, trends): (&SampleCache, &UsageTrends),
         job: &str,

@@ -17,12 +17,12 @@ use super::layout::{Page, fault_page, in_code, message_page};
 use super::site::Site;
 use crate::app::extend::More;
 use crate::app::job_act::{self, JobAct, LaterFace};
-use crate::app::session::Said;
+use crate::app::session::SessionLine;
 use crate::app::{ExitCode, Fault, find_job};
 use crate::market::{Span, Usd};
 
 #[derive(Clone, Default, Deserialize)]
-pub struct Sent {
+pub struct ActForm {
     #[serde(default)]
     token: String,
     /// The person has read the question of another owner's machine.
@@ -56,7 +56,7 @@ pub async fn ask(
         Ok(foretold.unwrap_or_else(|| more.to_owned()))
     };
     match foretold.await {
-        Ok(sentence) => question(&site, &job, &word, act, &sentence, &Sent::default(), false),
+        Ok(sentence) => question(&site, &job, &word, act, &sentence, &ActForm::default(), false),
         Err(fault) => fault_page(&fault),
     }
 }
@@ -67,7 +67,7 @@ fn question(
     word: &str,
     act: JobAct,
     sentence: &str,
-    sent: &Sent,
+    sent: &ActForm,
     is_confirmation: bool,
 ) -> Response {
     let body = html! {
@@ -97,7 +97,7 @@ fn capital(sentence: &str) -> String {
 pub async fn act(
     State(site): State<Arc<Site>>,
     Path((job, word)): Path<(String, String)>,
-    Form(sent): Form<Sent>,
+    Form(sent): Form<ActForm>,
 ) -> Response {
     let Some(act) = JobAct::of_verb(&word) else { return unknown() };
     if !site.is_form_token(&sent.token) {
@@ -120,7 +120,7 @@ pub async fn act(
     }
 }
 
-fn more(sent: &Sent) -> Result<More, Fault> {
+fn more(sent: &ActForm) -> Result<More, Fault> {
     let wrong = |what: &str| {
         Fault::new(ExitCode::USAGE, format!("`{what}` is not understood"))
             .meaning("nothing was changed")
@@ -133,14 +133,14 @@ fn more(sent: &Sent) -> Result<More, Fault> {
     Ok(More { time: time.transpose()?, budget: budget.transpose()?, ..More::default() })
 }
 
-fn recorded(job: &str, said: &[Said]) -> Markup {
+fn recorded(job: &str, said: &[SessionLine]) -> Markup {
     html! {
         section aria-label="What was recorded" {
             @for said in said {
                 @match said {
-                    Said::Note(text) => p { (in_code(text)) },
-                    Said::Warning(text) => p.warn { (in_code(text)) },
-                    Said::Hint(text) => p.muted { (in_code(text)) },
+                    SessionLine::Note(text) => p { (in_code(text)) },
+                    SessionLine::Warning(text) => p.warn { (in_code(text)) },
+                    SessionLine::Hint(text) => p.muted { (in_code(text)) },
                 }
             }
             p { a href=(format!("/job/{job}")) { "Back to the job" } }

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use maud::html;
 
 use super::layout::{Page, fault_page};
-use super::plots::{Asked, attempt_of, moment, no_series, samples_of};
+use super::plots::{PlotQuery, attempt_of, moment, no_series, samples_of};
 use super::site::Site;
 use crate::app::analysis::gpu_history::{GPU_FIELDS, GpuHistory};
 use crate::app::text::{local_time, measure};
@@ -19,7 +19,7 @@ use crate::market::Span;
 pub async fn table(
     State(site): State<Arc<Site>>,
     Path(job): Path<String>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<PlotQuery>,
 ) -> Response {
     let read = async {
         let found = attempt_of(&site, &job, asked.attempt).await?;
@@ -83,7 +83,7 @@ fn heading(name: &str) -> &'static str {
 pub async fn csv(
     State(site): State<Arc<Site>>,
     Path(job): Path<String>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<PlotQuery>,
 ) -> Response {
     match csv_text(&site, &job, asked.attempt).await {
         Ok(Some(text)) => {

@@ -28,7 +28,7 @@ use crate::app::view::plot_data::PlotData;
 use crate::app::view::summary_text::{
     at_most, loss_text, money_text, progress_text, spent_text, usage_text,
 };
-use crate::app::view::timeline::{self, Entry, Explained, ExplainedAttempt};
+use crate::app::view::timeline::{self, Explained, ExplainedAttempt, TimelineEntry};
 use crate::app::{ExitCode, Fault, record_errors};
 use crate::job::{AttemptNo, JobState, Receipt};
 use crate::market::Span;
@@ -37,7 +37,7 @@ use crate::market::Span;
 const DRAWN_WITHIN: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Default, Deserialize)]
-pub struct Asked {
+pub struct JobQuery {
     attempt: Option<u32>,
     /// Lines of the log with this text.
     #[serde(default)]
@@ -48,7 +48,7 @@ pub struct Asked {
 }
 
 /// The page's content: the shared look, and the parts that only this page asked for.
-struct Facts {
+struct JobPageFacts {
     look: Arc<JobLook>,
     attempt: AttemptNo,
     log: Markup,
@@ -56,13 +56,13 @@ struct Facts {
     plot: Option<Arc<AttemptPlot>>,
 }
 
-impl Facts {
+impl JobPageFacts {
     async fn read(
         site: &Arc<Site>,
         job: &str,
-        asked: &Asked,
+        asked: &JobQuery,
         age: Duration,
-    ) -> Result<Facts, Fault> {
+    ) -> Result<JobPageFacts, Fault> {
         let look = site.looks.of(plots::source(site), job, age).await?;
         let attempt = plots::chosen(&look.explained, asked.attempt);
         let log = job_log::tail(&look.dir, attempt, &asked.find)
@@ -72,17 +72,17 @@ impl Facts {
         let (own_site, own_look) = (Arc::clone(site), Arc::clone(&look));
         let reading = async move { plots::samples_of(&own_site, &own_look.dir, attempt).await };
         let plot = read_soon(site, reading).await.transpose()?;
-        Ok(Facts { look, attempt, log, plot })
+        Ok(JobPageFacts { look, attempt, log, plot })
     }
 }
 
 pub async fn page(
     State(site): State<Arc<Site>>,
     Path(job): Path<String>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<JobQuery>,
 ) -> Response {
     // A person who loads the page again wants what is true now.
-    let facts = match Facts::read(&site, &job, &asked, Duration::ZERO).await {
+    let facts = match JobPageFacts::read(&site, &job, &asked, Duration::ZERO).await {
         Ok(facts) => facts,
         Err(fault) => return fault_page(&fault),
     };
@@ -110,7 +110,7 @@ pub async fn page(
 }
 
 /// The plots, or a sentence while a long attempt is read for the first time.
-async fn drawn(site: &Arc<Site>, facts: &Facts) -> Markup {
+async fn drawn(site: &Arc<Site>, facts: &JobPageFacts) -> Markup {
     // Who has waited for the samples once does not wait again.
     if facts.plot.is_none() {
         return still_reading();
@@ -151,13 +151,13 @@ async fn read_soon<T: Send + 'static>(
 pub async fn events(
     State(site): State<Arc<Site>>,
     Path(job): Path<String>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<JobQuery>,
 ) -> Response {
     live::stream(site, move |site| {
         let (job, asked) = (job.clone(), asked.clone());
         async move {
             // The browser keeps the plots and the replay that it has.
-            let drawn = match Facts::read(&site, &job, &asked, site.every()).await {
+            let drawn = match JobPageFacts::read(&site, &job, &asked, site.every()).await {
                 Ok(facts) => body(&facts, &asked, html! {}, html! {}),
                 Err(fault) => fault_box(&fault),
             };
@@ -167,7 +167,7 @@ pub async fn events(
     .into_response()
 }
 
-fn body(facts: &Facts, asked: &Asked, drawn: Markup, idle: Markup) -> Markup {
+fn body(facts: &JobPageFacts, asked: &JobQuery, drawn: Markup, idle: Markup) -> Markup {
     let (look, attempt) = (&*facts.look, facts.attempt.number());
     let id = look.dir.job().as_str();
     let plot = facts.plot.clone().unwrap_or_default();
@@ -268,7 +268,7 @@ fn acts(look: &JobLook) -> Vec<(&'static str, &'static str)> {
     save.into_iter().chain(acts).collect()
 }
 
-fn attempts(id: &str, facts: &Facts) -> Markup {
+fn attempts(id: &str, facts: &JobPageFacts) -> Markup {
     let row = |attempt: &ExplainedAttempt| {
         let (plan, settled) = (attempt.plan.as_ref(), attempt.settled.as_ref());
         let no = attempt.attempt.number();
@@ -324,7 +324,7 @@ fn receipt_part(receipt: &Receipt) -> Markup {
 }
 
 fn story(explained: &Explained) -> Markup {
-    let line = |entry: &Entry| {
+    let line = |entry: &TimelineEntry| {
         html! { tr { td { (local_time(entry.at)) } td { (entry.word) } td { (entry.text) } } }
     };
     html! {

@@ -22,13 +22,13 @@ use crate::controller::Judged;
 use crate::market::{Market, Span, Usd, UsdPerHour, elapsed};
 
 #[derive(Default, Deserialize)]
-pub struct Asked {
+pub struct MachinesQuery {
     /// The clouds are asked: `?look=1`.
     #[serde(default)]
     look: String,
 }
 
-pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> Response {
+pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<MachinesQuery>) -> Response {
     let newest = site.overview().await;
     let now = site.clock.now();
     let looked = if asked.look == "1" {

@@ -33,24 +33,27 @@ const RANKS_SHOWN: usize = 8;
 const SHOWN_MAX: usize = 500;
 
 #[derive(Clone, Deserialize)]
-pub struct Asked {
+pub struct OverviewQuery {
     #[serde(default)]
     q: String,
 }
 
-impl Asked {
+impl OverviewQuery {
     fn live_from(&self) -> String {
         let query: String = form_encoded(&self.q);
         format!("/live?q={query}")
     }
 }
 
-pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> Html<String> {
+pub async fn page(
+    State(site): State<Arc<Site>>,
+    Query(asked): Query<OverviewQuery>,
+) -> Html<String> {
     let shown = changing(&site, &asked, filter(&asked)).await;
     Page::new("Jobs").live(asked.live_from()).show(html! {}, shown)
 }
 
-fn filter(asked: &Asked) -> Markup {
+fn filter(asked: &OverviewQuery) -> Markup {
     html! {
         form.filter role="search" method="get" action="/" {
             label for="q" { "Filter" }
@@ -73,7 +76,7 @@ fn filter(asked: &Asked) -> Markup {
     }
 }
 
-pub async fn events(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> Response {
+pub async fn events(State(site): State<Arc<Site>>, Query(asked): Query<OverviewQuery>) -> Response {
     live::stream(site, move |site| {
         let asked = asked.clone();
         // The browser keeps the filter that it has.
@@ -82,7 +85,7 @@ pub async fn events(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -
     .into_response()
 }
 
-async fn changing(site: &Arc<Site>, asked: &Asked, form: Markup) -> Markup {
+async fn changing(site: &Arc<Site>, asked: &OverviewQuery, form: Markup) -> Markup {
     let newest = site.overview().await;
     let now = site.clock.now();
     let Some(overview) = &newest.overview else { return nothing_read(&newest) };

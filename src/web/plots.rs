@@ -23,7 +23,7 @@ use crate::app::analysis::startup_timeline::StartupTimeline;
 use crate::app::text::{local_time, measure};
 use crate::app::view::next_end::Countdown;
 use crate::app::view::plot_data::{FIELDS, PlotData, Series, each_sample, reduced};
-use crate::app::view::timeline::{self, Entry, Explained, ExplainedAttempt};
+use crate::app::view::timeline::{self, Explained, ExplainedAttempt, TimelineEntry};
 use crate::app::{Fault, find_job, record_errors};
 use crate::job::AttemptNo;
 use crate::jobdir::JobDir;
@@ -37,7 +37,7 @@ pub const WIDTH: f64 = 800.0;
 pub const HEIGHT: f64 = 120.0;
 
 #[derive(Deserialize)]
-pub struct Asked {
+pub struct PlotQuery {
     pub attempt: Option<u32>,
 }
 
@@ -248,8 +248,8 @@ pub fn lines(series: &Series, x: impl Fn(f64) -> String) -> Vec<String> {
     lines
 }
 
-fn marks(began: Timestamp, entries: &[Entry]) -> Vec<Mark> {
-    let mark = |entry: &Entry| Mark {
+fn marks(began: Timestamp, entries: &[TimelineEntry]) -> Vec<Mark> {
+    let mark = |entry: &TimelineEntry| Mark {
         secs: entry.at.duration_since(began).as_secs_f64(),
         word: entry.word,
         text: entry.text.clone(),
@@ -291,7 +291,7 @@ fn last(series: &Series) -> String {
 pub async fn json(
     State(site): State<Arc<Site>>,
     Path(job): Path<String>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<PlotQuery>,
 ) -> Response {
     let read = async {
         let look = site.looks.of(source(&site), &job, age(&site)).await?;
@@ -309,7 +309,7 @@ pub async fn json(
 pub async fn table(
     State(site): State<Arc<Site>>,
     Path((job, name)): Path<(String, String)>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<PlotQuery>,
 ) -> Response {
     let read = one(&site, &job, &name, asked.attempt).await;
     let (began, series) = match read {
@@ -340,7 +340,7 @@ pub async fn table(
 pub async fn csv(
     State(site): State<Arc<Site>>,
     Path((job, name)): Path<(String, String)>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<PlotQuery>,
 ) -> Response {
     match csv_text(&site, &job, &name, asked.attempt).await {
         Ok(Some(text)) => {

@@ -18,7 +18,7 @@ use crate::app::text::{counted, local_time};
 use crate::app::{ExitCode, Fault};
 use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{
-    Cloud, GpuRequirement, PriceHistory, PricePoint, PriceRule, Span, Supply, Usd, UsdPerHour,
+    CloudKind, GpuRequirement, PriceHistory, PricePoint, PriceRule, Span, Supply, Usd, UsdPerHour,
 };
 use crate::policy::purchase::bid::back;
 
@@ -34,7 +34,7 @@ const DRAWN_MAX: usize = 6;
 const MARKED_MAX: usize = 100;
 
 #[derive(Clone, Default, Deserialize)]
-pub struct Asked {
+pub struct PricesQuery {
     #[serde(default)]
     gpu: String,
     #[serde(default, rename = "type")]
@@ -63,7 +63,7 @@ struct PriceAnswer {
     at: Timestamp,
 }
 
-impl Asked {
+impl PricesQuery {
     fn is_empty(&self) -> bool {
         [&self.gpu, &self.kind].iter().all(|text| text.trim().is_empty())
     }
@@ -100,7 +100,7 @@ impl Asked {
         };
         Ok(WantedPrices {
             machine: MachineSpec {
-                cloud: Cloud::Aws,
+                cloud: CloudKind::Aws,
                 gpus,
                 instance_types: names(&self.kind),
                 regions: names(&self.region),
@@ -145,7 +145,7 @@ impl Asked {
     }
 }
 
-pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> Response {
+pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<PricesQuery>) -> Response {
     let answer = if asked.is_empty() { None } else { Some(answer(&site, &asked).await) };
     let body = html! {
         (form(&asked))
@@ -162,7 +162,7 @@ pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> 
     Page::new("Prices").show(body, html! {}).into_response()
 }
 
-fn form(asked: &Asked) -> Markup {
+fn form(asked: &PricesQuery) -> Markup {
     let field = |name: &str, label: &str, value: &str, hint: &str| {
         html! {
             label { span { (label) } input name=(name) value=(value) placeholder=(hint) autocomplete="off"; }
@@ -180,7 +180,7 @@ fn form(asked: &Asked) -> Markup {
     }
 }
 
-async fn answer(site: &Site, asked: &Asked) -> Result<PriceAnswer, Fault> {
+async fn answer(site: &Site, asked: &PricesQuery) -> Result<PriceAnswer, Fault> {
     let wanted = asked.wanted()?;
     let now = site.clock.now();
     let asked = window(wanted.days.max(DAYS));
@@ -221,7 +221,7 @@ fn held(row: &PriceRow) -> String {
     }
 }
 
-fn shown(asked: &Asked, answer: &PriceAnswer) -> Markup {
+fn shown(asked: &PricesQuery, answer: &PriceAnswer) -> Markup {
     let spot = answer.rows.iter().filter(|row| row.spot.is_some());
     let drawn: Vec<(&PriceRow, PriceHistory)> =
         spot.filter_map(|row| Some((row, answer.history(row)?))).take(DRAWN_MAX).collect();
@@ -321,7 +321,7 @@ fn changes(history: &PriceHistory, from: Timestamp) -> impl Iterator<Item = &Pri
     changed.filter(move |point| point.at > from).take(MARKED_MAX)
 }
 
-pub async fn csv(State(site): State<Arc<Site>>, Query(asked): Query<Asked>) -> Response {
+pub async fn csv(State(site): State<Arc<Site>>, Query(asked): Query<PricesQuery>) -> Response {
     let answer = match answer(&site, &asked).await {
         Ok(answer) => answer,
         Err(fault) => return fault_page(&fault),
@@ -347,8 +347,8 @@ mod tests {
     use super::*;
     use crate::market::{Region, Zone};
 
-    fn asked(gpu: &str, bid: &str) -> Asked {
-        Asked { gpu: gpu.into(), bid: bid.into(), ..Asked::default() }
+    fn asked(gpu: &str, bid: &str) -> PricesQuery {
+        PricesQuery { gpu: gpu.into(), bid: bid.into(), ..PricesQuery::default() }
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::app::{Fault, find_job, record_errors};
 use crate::job::{AttemptNo, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::Span;
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// Lines of the log's end. More makes a file that mail refuses; fewer hide the cause of an end.
 const LOG_LINES: usize = 500;
@@ -57,7 +57,11 @@ pub struct SharedJob {
 
 /// # Errors
 /// Fails when the job is missing, or the job root is unreachable.
-pub async fn of(store: &Store, job: Option<&str>, now: Timestamp) -> Result<SharedJob, Fault> {
+pub async fn of(
+    store: &StoreHandle,
+    job: Option<&str>,
+    now: Timestamp,
+) -> Result<SharedJob, Fault> {
     let dir = find_job::find(store, job).await?;
     let told = read(&dir, now).await.map_err(|error| record_errors::record_fault(&error))?;
     let page = page(&dir, &told, now).into_string();

@@ -17,12 +17,14 @@ use crate::app::prices::price_memory::PriceMemory;
 use crate::app::tune::importance::ImportanceReader;
 use crate::app::{ExitCode, Fault};
 use crate::market::Span;
-use crate::wire::{Clock, Store, TuneEngine, Workstation, random_token, store_of_server};
+use crate::wire::{
+    ClockHandle, StoreHandle, TuneEngine, Workstation, random_token, store_of_server,
+};
 
 pub struct Site {
-    pub store: Store,
+    pub store: StoreHandle,
     pub workstation: Workstation,
-    pub clock: Clock,
+    pub clock: ClockHandle,
     /// The configuration has errors, so no process is started with it.
     pub is_misread: bool,
     /// The names and addresses by which a browser may reach this site.
@@ -82,9 +84,9 @@ impl Site {
     /// # Errors
     /// Fails when the state folder cannot be used, or a thread is refused.
     pub fn new(
-        store: Store,
+        store: StoreHandle,
         workstation: Workstation,
-        clock: Clock,
+        clock: ClockHandle,
         is_misread: bool,
     ) -> std::io::Result<Site> {
         Ok(Site {

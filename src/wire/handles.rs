@@ -5,16 +5,16 @@ use std::sync::Arc;
 use crate::adapters::host::system_clock::SystemClock;
 #[cfg(feature = "lamp")]
 use crate::adapters::store::folder::FileStore;
-use crate::market::Cloud;
+use crate::market::CloudKind;
 use crate::ports;
 
 /// The time, for modules that may not import ports.
-pub type Clock = Arc<dyn ports::Clock>;
+pub type ClockHandle = Arc<dyn ports::Clock>;
 
 /// A job root, for modules that may not import ports.
-pub type Store = Arc<dyn ports::Store>;
+pub type StoreHandle = Arc<dyn ports::Store>;
 
-pub fn clock() -> Clock {
+pub fn clock() -> ClockHandle {
     Arc::new(SystemClock)
 }
 
@@ -23,7 +23,7 @@ pub fn clock() -> Clock {
 /// # Errors
 /// When the operating system refuses a thread.
 #[cfg(feature = "lamp")]
-pub fn store_of_server(store: Store) -> std::io::Result<Store> {
+pub fn store_of_server(store: StoreHandle) -> std::io::Result<StoreHandle> {
     match store.url().strip_prefix("file://") {
         Some(root) => Ok(Arc::new(FileStore::with_readers(root.as_ref())?)),
         None => Ok(store),
@@ -31,9 +31,9 @@ pub fn store_of_server(store: Store) -> std::io::Result<Store> {
 }
 
 /// Whether this program can drive machines of a cloud. Otherwise it refuses with a message.
-pub fn is_built_for(cloud: Cloud) -> bool {
+pub fn is_built_for(cloud: CloudKind) -> bool {
     match cloud {
-        Cloud::Local => cfg!(feature = "lamp"),
-        Cloud::Aws => cfg!(feature = "aws"),
+        CloudKind::Local => cfg!(feature = "lamp"),
+        CloudKind::Aws => cfg!(feature = "aws"),
     }
 }

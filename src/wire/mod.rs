@@ -73,7 +73,7 @@ pub use crate::adapters::store::open::{OpenError, open as open_store};
 
 #[cfg(feature = "lamp")]
 pub use handles::store_of_server;
-pub use handles::{Clock, Store, clock, is_built_for};
+pub use handles::{ClockHandle, StoreHandle, clock, is_built_for};
 #[cfg(feature = "lamp")]
 pub use workstation::{
     AwsSettings, DaemonLock, DrivingLock, FileRead, Workstation, can_be_made, owner_of_folder,

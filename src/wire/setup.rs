@@ -1,7 +1,7 @@
 //! The checks and the setup of an account, for `lamp init aws`, `lamp uninit aws` and `lamp
 //! doctor`.
 
-use super::{Store, Workstation};
+use super::{StoreHandle, Workstation};
 use crate::adapters::workstation::agent_files::AgentFiles;
 use crate::market::Arch;
 use crate::ports::Agents as _;
@@ -105,7 +105,7 @@ impl Workstation {
 }
 
 /// Whether the job root can be read as jobs read it.
-pub async fn reads_job_root(store: &Store) -> Result<usize, String> {
+pub async fn reads_job_root(store: &StoreHandle) -> Result<usize, String> {
     let found = crate::jobdir::jobs(store.as_ref()).await;
     found.map(|jobs| jobs.len()).map_err(|error| {
         let cause =

@@ -67,7 +67,7 @@ async fn visit(settings: &SweeperSettings, room: Duration) -> Result<Visit, Open
     let store =
         open::open_through(&settings.job_root, true, bucket_credentials::access(&session).await)?;
     let aws: Arc<dyn ports::Cloud> = Arc::new(AwsCloud::new(session));
-    let clouds = BTreeMap::from([(market::Cloud::Aws, aws)]);
+    let clouds = BTreeMap::from([(market::CloudKind::Aws, aws)]);
     let name = sweeper::name(&settings.owner);
     let controller = Controller::new(
         store,

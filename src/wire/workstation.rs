@@ -11,7 +11,7 @@ use jiff::Timestamp;
 #[cfg(feature = "aws")]
 use sha2::{Digest as _, Sha256};
 
-use super::handles::{Store, clock};
+use super::handles::{StoreHandle, clock};
 #[cfg(feature = "aws")]
 use crate::adapters::aws::bucket_credentials;
 #[cfg(feature = "aws")]
@@ -121,7 +121,7 @@ impl Workstation {
 
     /// # Errors
     /// When this program cannot find itself, or the state folder cannot be written.
-    pub fn controller(&self, store: &Store) -> io::Result<Controller> {
+    pub fn controller(&self, store: &StoreHandle) -> io::Result<Controller> {
         let program = std::env::current_exe()?.display().to_string();
         let aws = LocalAws {
             profile: self.aws.profile.clone(),
@@ -132,7 +132,7 @@ impl Workstation {
             .reaching(aws);
         let here = cloud.zone()?;
         let mut clouds =
-            BTreeMap::from([(market::Cloud::Local, Arc::new(cloud) as Arc<dyn ports::Cloud>)]);
+            BTreeMap::from([(market::CloudKind::Local, Arc::new(cloud) as Arc<dyn ports::Cloud>)]);
         self.add_aws(&mut clouds);
         let controller = Controller::new(
             Arc::clone(store),
@@ -168,9 +168,13 @@ impl Workstation {
     ///
     /// # Errors
     /// When the state folder cannot be written.
-    pub fn by_the_catalogue(&self, store: &Store, regions: Vec<Region>) -> io::Result<Controller> {
+    pub fn by_the_catalogue(
+        &self,
+        store: &StoreHandle,
+        regions: Vec<Region>,
+    ) -> io::Result<Controller> {
         let shipped: Arc<dyn ports::Cloud> = Arc::new(ShippedCloud { regions });
-        let clouds = BTreeMap::from([(market::Cloud::Aws, shipped)]);
+        let clouds = BTreeMap::from([(market::CloudKind::Aws, shipped)]);
         Ok(Controller::new(
             Arc::clone(store),
             clouds,
@@ -198,12 +202,12 @@ impl Workstation {
     }
 
     #[cfg(feature = "aws")]
-    fn add_aws(&self, clouds: &mut BTreeMap<market::Cloud, Arc<dyn ports::Cloud>>) {
-        clouds.insert(market::Cloud::Aws, Arc::new(AwsCloud::new(self.aws_session())));
+    fn add_aws(&self, clouds: &mut BTreeMap<market::CloudKind, Arc<dyn ports::Cloud>>) {
+        clouds.insert(market::CloudKind::Aws, Arc::new(AwsCloud::new(self.aws_session())));
     }
 
     #[cfg(not(feature = "aws"))]
-    fn add_aws(&self, _clouds: &mut BTreeMap<market::Cloud, Arc<dyn ports::Cloud>>) {}
+    fn add_aws(&self, _clouds: &mut BTreeMap<market::CloudKind, Arc<dyn ports::Cloud>>) {}
 
     #[cfg(feature = "aws")]
     pub fn aws_session(&self) -> Arc<AwsSession> {
@@ -222,7 +226,7 @@ impl Workstation {
     ///
     /// # Errors
     /// As `open::open`.
-    pub async fn open_root(&self, existing: bool) -> Result<Store, OpenError> {
+    pub async fn open_root(&self, existing: bool) -> Result<StoreHandle, OpenError> {
         #[cfg(feature = "aws")]
         if self.job_root.starts_with("s3://") {
             let access = bucket_credentials::access(&self.aws_session()).await;

@@ -10,7 +10,7 @@ use lamplighter::instance::{InstanceView, MachineRef, Tags};
 use lamplighter::job::{
     AttemptNo, Command, LaunchRequest, MachineSpec, Plan, RECORD_FORMAT, Shutdown, Spec,
 };
-use lamplighter::market::{Arch, Cloud, Market, Offer, Region, Span, Usd, UsdPerHour, Zone};
+use lamplighter::market::{Arch, CloudKind, Market, Offer, Region, Span, Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Cloud as _, CloudError};
 
 use lamp_test_support::ec2::{FalseEc2, State};
@@ -35,7 +35,7 @@ pub fn cloud(ec2: &FalseEc2) -> AwsCloud {
 
 pub fn offer(market: Market) -> Offer {
     Offer {
-        cloud: Cloud::Aws,
+        cloud: CloudKind::Aws,
         region: region(),
         zone: Zone::new("us-east-1a"),
         instance_type: "g5.xlarge".into(),
@@ -54,7 +54,7 @@ pub fn offer(market: Market) -> Offer {
 /// A job that asks for one GPU, an image and a disk.
 pub fn spec(image: &str, disk_gib: u32) -> Spec {
     let machine = MachineSpec {
-        cloud: Cloud::Aws,
+        cloud: CloudKind::Aws,
         gpus: "A10G:1".parse().expect("GPUs"),
         image: image.into(),
         disk_gib,
@@ -131,7 +131,7 @@ pub fn plan(token: &str, market: Market) -> Plan {
 }
 
 pub fn machine(id: &str) -> MachineRef {
-    MachineRef { cloud: Cloud::Aws, region: region(), id: id.to_owned() }
+    MachineRef { cloud: CloudKind::Aws, region: region(), id: id.to_owned() }
 }
 
 /// Launches the machine of a plan, and gives its id.

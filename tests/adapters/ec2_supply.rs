@@ -10,7 +10,7 @@ use lamplighter::adapters::aws::ec2::offers::{supply, survey};
 use lamplighter::adapters::aws::session::AwsSession;
 use lamplighter::adapters::aws::settings::AwsSettings;
 use lamplighter::job::{MachineSpec, MarketChoice};
-use lamplighter::market::{Cloud, Market, PriceRule, Span, Supply, Usd, UsdPerHour};
+use lamplighter::market::{CloudKind, Market, PriceRule, Span, Supply, Usd, UsdPerHour};
 use lamplighter::ports::{Cloud as _, CloudError};
 
 use crate::aws;
@@ -25,7 +25,7 @@ fn session(ec2: &FalseEc2, cache: Option<&Path>) -> Arc<AwsSession> {
 
 fn machine(gpus: &str, market: MarketChoice) -> MachineSpec {
     MachineSpec {
-        cloud: Cloud::Aws,
+        cloud: CloudKind::Aws,
         gpus: gpus.parse().unwrap(),
         market,
         max_price: PriceRule::Auto,

@@ -148,7 +148,7 @@ const DAEMON: &str =
     "(setsid sh -c 'trap \"\" TERM HUP; sleep 1000' &) ; touch \"$1/started\"; exec sleep 1000";
 
 fn machine(id: &str) -> MachineRef {
-    MachineRef { cloud: market::Cloud::Local, region: Region::new("local"), id: id.into() }
+    MachineRef { cloud: market::CloudKind::Local, region: Region::new("local"), id: id.into() }
 }
 
 #[tokio::test]

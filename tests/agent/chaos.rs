@@ -8,7 +8,7 @@ use lamplighter::agent::log::shipping_state::{LogPace, LogSettings};
 use lamplighter::agent::report::journal::Journal;
 use lamplighter::agent::startup::fetch_status::Fetching;
 use lamplighter::job::{AttemptNo, AttemptPhase, CheckpointSpec, Manifest};
-use lamplighter::jobdir::What;
+use lamplighter::jobdir::EventDetail;
 use lamplighter::market::Span;
 use lamplighter::ports::Clock;
 
@@ -233,9 +233,9 @@ fn events_are_numbered_without_gaps_and_none_is_lost_in_a_crash() {
             for number in 1..=80 {
                 weather(&rig, &mut dice, &["/events/"]);
                 let what = if dice.roll(2) == 0 {
-                    What::Phase { phase: AttemptPhase::Running }
+                    EventDetail::Phase { phase: AttemptPhase::Running }
                 } else {
-                    What::Attention { text: number.to_string() }
+                    EventDetail::Attention { text: number.to_string() }
                 };
                 assert_eq!(journal.record(what), Some(number));
                 clock.sleep(std::time::Duration::from_millis(dice.roll(5000))).await;

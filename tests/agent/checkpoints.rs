@@ -10,7 +10,7 @@ use lamplighter::agent::log::progress_tail::ProgressTail;
 use lamplighter::agent::report::journal::Journal;
 use lamplighter::agent::startup::fetch_status::Fetching;
 use lamplighter::job::{AttemptNo, CheckpointNo, CheckpointSpec, ExitStatus, Manifest};
-use lamplighter::jobdir::What;
+use lamplighter::jobdir::EventDetail;
 use lamplighter::market::Span;
 use lamplighter::ports::{Clock, Store};
 
@@ -218,7 +218,7 @@ fn a_save_waits_for_what_is_written_after_the_asking() {
         assert_eq!(manifest.asked_by.as_deref(), Some("interruption notice"));
         assert!((5.0..8.0).contains(&manifest.save_secs), "{}", manifest.save_secs);
         watched.journal.flush(secs(5)).await;
-        let asked = |what: &What| matches!(what, What::Checkpoint { asked_by: Some(by), .. } if by == "interruption notice");
+        let asked = |what: &EventDetail| matches!(what, EventDetail::Checkpoint { asked_by: Some(by), .. } if by == "interruption notice");
         assert!(watched.rig.events().await.iter().any(|event| asked(&event.what)));
     });
 }
@@ -579,7 +579,7 @@ fn damage_falls_back_to_the_older_one_and_says_so() {
             let events = rig.dir().events(AttemptNo::new(2)).await.unwrap();
             assert!(
                 events.iter().any(
-                    |event| matches!(&event.what, What::Attention { text } if text.contains(said))
+                    |event| matches!(&event.what, EventDetail::Attention { text } if text.contains(said))
                 ),
                 "{events:?}"
             );

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lamplighter::job::{CheckpointNo, EndedBecause, ExitStatus, Wish};
-use lamplighter::jobdir::What;
+use lamplighter::jobdir::EventDetail;
 use lamplighter::ports::Clock as _;
 
 use super::world::Played;
@@ -149,7 +149,7 @@ fn a_command_that_dies_of_its_checkpoint_begins_from_the_one_before() {
             .events()
             .await
             .into_iter()
-            .filter(|event| matches!(event.what, What::Resumed { went_back: Some(_), .. }))
+            .filter(|event| matches!(event.what, EventDetail::Resumed { went_back: Some(_), .. }))
             .count();
         assert_eq!(resumed, 1);
     });

@@ -2,7 +2,7 @@
 
 use lamplighter::instance::{GpuSample, Reading};
 use lamplighter::job::EndedBecause;
-use lamplighter::jobdir::What;
+use lamplighter::jobdir::EventDetail;
 use lamplighter::ports::Clock as _;
 
 use super::world::Played;
@@ -54,7 +54,7 @@ fn a_workload_that_hangs_on_a_lost_gpu_is_saved_and_ended_within_ten_minutes() {
         assert!(machine.is_off());
         assert_eq!(rig.outcome().await.because, EndedBecause::HardwareLost);
         let asked = rig.events().await.into_iter().find_map(|event| match event.what {
-            What::Asked { by, signal, .. } => Some((by, signal)),
+            EventDetail::Asked { by, signal, .. } => Some((by, signal)),
             _ => None,
         });
         assert_eq!(

@@ -4,19 +4,19 @@ use std::sync::atomic::Ordering;
 
 use lamplighter::agent::report::journal::Journal;
 use lamplighter::job::{AttemptNo, AttemptPhase, Reason};
-use lamplighter::jobdir::What;
+use lamplighter::jobdir::EventDetail;
 use lamplighter::ports::Clock;
 
 use super::{Rig, secs};
 use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::{simulate, until};
 
-fn phase() -> What {
-    What::Phase { phase: AttemptPhase::Running }
+fn phase() -> EventDetail {
+    EventDetail::Phase { phase: AttemptPhase::Running }
 }
 
-fn verdict(number: usize) -> What {
-    What::Verdict {
+fn verdict(number: usize) -> EventDetail {
+    EventDetail::Verdict {
         reason: Reason::new(
             "2026-01-01T00:00:00Z".parse().unwrap(),
             "idle",

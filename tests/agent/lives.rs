@@ -11,7 +11,7 @@ use lamplighter::agent::{Agent, AgentPorts, Folders};
 use lamplighter::job::{
     AttemptNo, EndedBecause, ExitStatus, Manifest, Outcome, Plan, ResolvedSpec, Wish,
 };
-use lamplighter::jobdir::What;
+use lamplighter::jobdir::EventDetail;
 use lamplighter::market::Market;
 use lamplighter::ports::{Clock, Files, Metadata, Power, Store, Workloads};
 use lamplighter::sim::{SensesThrough, SimProcess, Through};
@@ -192,14 +192,18 @@ impl Stage {
         let ended: Vec<u32> = events
             .iter()
             .filter_map(|event| {
-                if let What::WorkloadEnded { start, .. } = event.what { Some(start) } else { None }
+                if let EventDetail::WorkloadEnded { start, .. } = event.what {
+                    Some(start)
+                } else {
+                    None
+                }
             })
             .collect();
         assert!(!ended.is_empty() && ended.is_sorted(), "{what}: {ended:?}");
         let kept: Vec<u32> = events
             .iter()
             .filter_map(|event| {
-                if let What::Checkpoint { checkpoint, .. } = &event.what {
+                if let EventDetail::Checkpoint { checkpoint, .. } = &event.what {
                     Some(checkpoint.number.number())
                 } else {
                     None

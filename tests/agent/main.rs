@@ -55,7 +55,7 @@ use lamp_test_support::inline_files::InlineFiles;
 use lamp_test_support::virtual_clock::VirtualClock;
 use lamplighter::agent::report::retry_sender::Outbox;
 use lamplighter::job::AttemptNo;
-use lamplighter::jobdir::{Event, JobDir, What};
+use lamplighter::jobdir::{Event, EventDetail, JobDir};
 use tempfile::TempDir;
 
 /// One attempt's surroundings.
@@ -104,7 +104,7 @@ impl Rig {
     /// The sentences that a person was told.
     async fn attention(&self) -> Vec<String> {
         let text = |event: Event| match event.what {
-            What::Attention { text } | What::Loss { text } => Some(text),
+            EventDetail::Attention { text } | EventDetail::Loss { text } => Some(text),
             _ => None,
         };
         self.events().await.into_iter().filter_map(text).collect()

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use lamplighter::agent::report::journal::Journal;
 use lamplighter::agent::report::stack_dumps::collect;
-use lamplighter::jobdir::What;
+use lamplighter::jobdir::EventDetail;
 use lamplighter::ports::{Clock as _, Scope, Stacks};
 
 use super::{Rig, secs};
@@ -65,7 +65,8 @@ fn it_is_kept_and_recorded_and_a_store_that_hangs_does_not_hold_up_the_restart()
         assert_eq!(collect(&outbox, &journal, &Stuck, &Scope::default()).await, None);
         assert_eq!(clock.mono() - begun, secs(15));
         assert!(journal.flush(secs(5)).await);
-        let kept = |what: &What| matches!(what, What::Stacks { key } if *key == keys[0]);
+        let kept =
+            |what: &EventDetail| matches!(what, EventDetail::Stacks { key } if *key == keys[0]);
         assert!(rig.events().await.iter().any(|event| kept(&event.what)));
         assert_eq!(
             rig.attention().await,

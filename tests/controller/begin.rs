@@ -58,8 +58,8 @@ fn a_refusal_of_the_first_launch_is_settled_before_another_drives_it() {
 fn while_every_place_has_refused_the_job_waits_and_nothing_fails() {
     simulate(async |clock| {
         let mut world = World::unmade(clock.clone(), &[ENDS]).await;
-        world.spec.spec.machine.cloud = market::Cloud::Aws;
-        *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+        world.spec.spec.machine.cloud = market::CloudKind::Aws;
+        *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
         world.cloud.fail_launches(&[CloudFault::Quota]);
         let controller = world.controller();
         let (began, planned) = (clock.mono(), controller.first_plan(&world.spec).await.unwrap());
@@ -91,8 +91,8 @@ fn many_refusals_in_a_row_are_settled_and_followed_by_the_next_place_at_once() {
     simulate(async |clock| {
         for (refusals, launched) in [(7, 1), (10, 0)] {
             let mut world = World::unmade(clock.clone(), &[ENDS]).await;
-            world.spec.spec.machine.cloud = market::Cloud::Aws;
-            *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+            world.spec.spec.machine.cloud = market::CloudKind::Aws;
+            *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
             world.cloud.market.lock().unwrap().more_zones = 9;
             world.cloud.fail_launches(&vec![CloudFault::NoCapacity; refusals]);
             let (began, controller) = (clock.mono(), world.controller());

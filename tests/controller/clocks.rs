@@ -37,7 +37,8 @@ impl Clock for Beside {
 }
 
 pub(super) fn controller(world: &World, clock: &Arc<Beside>) -> Controller {
-    let clouds = [(market::Cloud::Local, world.port()), (market::Cloud::Aws, world.port())].into();
+    let clouds =
+        [(market::CloudKind::Local, world.port()), (market::CloudKind::Aws, world.port())].into();
     let clock: Arc<dyn Clock> = Arc::clone(clock) as Arc<dyn Clock>;
     Controller::new(
         world.store.clone(),
@@ -65,8 +66,8 @@ async fn goes_on<T: Debug>(
 /// A job whose first attempt another controller has planned just now.
 async fn planned_by_another(clock: &Arc<VirtualClock>) -> World {
     let mut world = World::unmade(clock.clone(), &[Life::Ends { secs: 2, code: 0 }]).await;
-    world.spec.spec.machine.cloud = market::Cloud::Aws;
-    *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+    world.spec.spec.machine.cloud = market::CloudKind::Aws;
+    *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
     let planned = world.controller().first_plan(&world.spec).await.unwrap();
     submit(&(world.store.clone() as Arc<dyn Store>), &world.spec, None).await.unwrap();
     let _ = world.dir.create_plan(&planned.plan).await.unwrap();

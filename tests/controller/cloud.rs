@@ -66,8 +66,8 @@ pub struct FakeCloud {
     pub second_life: Mutex<Life>,
     /// Machines that `lamp` did not launch.
     pub foreign: Mutex<Vec<ForeignMachine>>,
-    /// `market::Cloud` of its offers: decides how long a missing machine may still be there.
-    pub kind: Mutex<market::Cloud>,
+    /// `market::CloudKind` of its offers: decides how long a missing machine may still be there.
+    pub kind: Mutex<market::CloudKind>,
     /// When there is no spot capacity, on the steady clock; and the work of [`Life::Works`].
     pub market: Mutex<SpotMarket>,
     pub supply_takes: Mutex<Duration>,
@@ -81,7 +81,7 @@ impl FakeCloud {
             dir,
             lives: Mutex::new(lives.to_vec()),
             second_life: Mutex::new(Life::Ends { secs: 2, code: 0 }),
-            kind: Mutex::new(market::Cloud::Local),
+            kind: Mutex::new(market::CloudKind::Local),
             market: Mutex::default(),
             supply_takes: Mutex::default(),
             foreign: Mutex::default(),
@@ -207,7 +207,7 @@ impl FakeCloud {
                 .as_deref()
                 .is_some_and(|reason| reason.starts_with("Server.Spot"));
             // As EC2: what it takes back within the first hour is free.
-            let is_ec2 = *self.kind.lock().unwrap() == market::Cloud::Aws;
+            let is_ec2 = *self.kind.lock().unwrap() == market::CloudKind::Aws;
             let free = is_ec2
                 && taken
                 && machine.view.market == Market::Spot

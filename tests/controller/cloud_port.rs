@@ -75,7 +75,7 @@ impl Cloud for FakeCloudPort {
         );
         Ok(Supply {
             offers,
-            quotas: if kind == market::Cloud::Aws { vec![quota] } else { vec![] },
+            quotas: if kind == market::CloudKind::Aws { vec![quota] } else { vec![] },
             ..Supply::default()
         })
     }

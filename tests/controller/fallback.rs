@@ -22,7 +22,7 @@ struct Scarce {
 }
 
 fn scarce(world: &World) -> Arc<Scarce> {
-    *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+    *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
     Arc::new(Scarce {
         inner: world.port(),
         is_scarce: AtomicBool::new(true),

@@ -118,7 +118,7 @@ fn a_refusal_after_a_lost_reply_settles_nothing_that_runs() {
         for dies in [false, true] {
             simulate(async |clock: Arc<VirtualClock>| {
                 let world = World::new(clock.clone(), &[Life::Ends { secs: 900, code: 0 }]).await;
-                *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+                *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
                 world.cloud.invisible_for(Duration::from_secs(299));
                 world.cloud.fail_launches(&[CloudFault::LostReply, refusal]);
                 if dies {
@@ -143,7 +143,7 @@ fn a_refusal_after_a_lost_reply_settles_nothing_that_runs() {
 fn a_refusal_after_silence_ends_the_job_once_the_machine_is_surely_not_there() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Endless]).await;
-        *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+        *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
         // Asked once more at the end, since others may have asked meanwhile, and settled by that
         // answer.
         world.cloud.fail_launches(&[CloudFault::Down, CloudFault::NoCapacity, CloudFault::Denied]);
@@ -165,7 +165,7 @@ fn a_refusal_after_silence_ends_the_job_once_the_machine_is_surely_not_there() {
 fn what_was_refused_after_silence_and_is_to_be_had_by_then_is_had() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 100, code: 0 }]).await;
-        *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+        *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
         world.cloud.fail_launches(&[CloudFault::Down, CloudFault::NoCapacity]);
         let receipt = world.drive().await;
         world.check(&receipt).await;
@@ -317,7 +317,7 @@ fn a_store_that_fails_delays_and_breaks_nothing() {
 fn a_machine_that_does_not_show_up_yet_is_not_gone() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock, &[Life::Ends { secs: 900, code: 0 }]).await;
-        *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+        *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
         world.cloud.invisible_for(Duration::from_secs(240));
         let receipt = world.drive().await;
         world.check(&receipt).await;

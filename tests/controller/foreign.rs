@@ -117,7 +117,7 @@ fn plan(number: usize, at: Region, created: Timestamp, kill_at: Option<Timestamp
         created,
         controller: "test".into(),
         offer: Offer {
-            cloud: market::Cloud::Aws,
+            cloud: market::CloudKind::Aws,
             region: at,
             zone: Zone::new("a"),
             instance_type: "g5.xlarge".into(),
@@ -222,7 +222,7 @@ fn accused(town: &Town, dice: &mut Dice, ids: &[String]) -> Judged {
     let house = &ledger.houses[id];
     let view = InstanceView {
         id: id.clone(),
-        cloud: market::Cloud::Aws,
+        cloud: market::CloudKind::Aws,
         region: house.region.clone(),
         instance_type: "g5.xlarge".into(),
         market: Market::OnDemand,
@@ -278,7 +278,7 @@ async fn operate(controller: &Controller, town: &Town, dice: &mut Dice, ids: &[S
         // A person may have mistyped it.
         45..50 => drop(controller.end_stray(&accused(town, dice, ids).view.machine()).await),
         50..65 => {
-            let places = [(market::Cloud::Aws, region(dice.below(REGIONS)))].into();
+            let places = [(market::CloudKind::Aws, region(dice.below(REGIONS)))].into();
             let found = controller.look_for_orphans(&places).await;
             for judged in found
                 .machines
@@ -317,7 +317,7 @@ fn of_a_thousand_machines_of_others_not_one_is_touched_by_a_hundred_thousand_dec
             let cloud: Arc<dyn Cloud> = town.clone();
             Controller::new(
                 store.clone(),
-                [(market::Cloud::Aws, cloud)].into(),
+                [(market::CloudKind::Aws, cloud)].into(),
                 clock.clone(),
                 OWNER.into(),
                 "test".into(),

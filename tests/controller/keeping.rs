@@ -43,7 +43,7 @@ before_the_cloud!(Shelf passes on [regions supply launch interrupt raise_kill_at
     async fn residue(&self, owner: &str, region: &Region) -> Result<Vec<Residue>, CloudError> {
         let views = self.describe(owner, region).await?;
         let disk = |view: &InstanceView| Residue {
-            cloud: market::Cloud::Aws,
+            cloud: market::CloudKind::Aws,
             region: region.clone(),
             kind: "volume".into(),
             id: format!("vol-of-{}", view.id),
@@ -141,7 +141,7 @@ fn what_carries_another_name_now_is_not_this_jobs_to_give_up() {
             assert!(controller.kept_machine(&world.dir).await.unwrap().is_none());
             let instance = receipt.attempts[0].instance.clone().unwrap();
             let machine = MachineRef {
-                cloud: market::Cloud::Local,
+                cloud: market::CloudKind::Local,
                 region: Region::new("local"),
                 id: instance,
             };
@@ -174,7 +174,7 @@ async fn daemon(world: &World, shelf: &Arc<Shelf>, ear: &Arc<Ear>) -> Vec<String
     std::mem::take(&mut *ear.0.lock().unwrap())
 }
 
-const ON_EC2: fn(&mut InstanceView) = |view| view.cloud = market::Cloud::Aws;
+const ON_EC2: fn(&mut InstanceView) = |view| view.cloud = market::CloudKind::Aws;
 
 #[test]
 fn a_disk_that_stands_unused_for_a_week_is_told_of_once_a_week() {
@@ -212,7 +212,7 @@ fn a_disk_that_stands_unused_for_a_week_is_told_of_once_a_week() {
 #[test]
 fn a_machine_that_powered_itself_off_is_told_of_though_the_cloud_does_not_say_since_when() {
     const UNDATED: fn(&mut InstanceView) =
-        |view| (view.cloud, view.ended) = (market::Cloud::Aws, None);
+        |view| (view.cloud, view.ended) = (market::CloudKind::Aws, None);
     simulate(async |clock| {
         let (world, shelf, _) = stopped(clock.clone(), UNDATED).await;
         let (ear, room) = (Arc::new(Ear::default()), Duration::from_secs(60));
@@ -301,7 +301,7 @@ fn what_is_shutting_down_already_is_waited_for_and_then_given_up() {
         let shelf = going(world.port());
         let instance = receipt.attempts[0].instance.clone().unwrap();
         let machine = MachineRef {
-            cloud: market::Cloud::Local,
+            cloud: market::CloudKind::Local,
             region: Region::new("local"),
             id: instance.clone(),
         };
@@ -328,7 +328,7 @@ fn what_somebody_has_ended_elsewhere_is_recorded_by_the_daemon_and_by_no_strange
         world
             .port()
             .terminate(&MachineRef {
-                cloud: market::Cloud::Local,
+                cloud: market::CloudKind::Local,
                 region: Region::new("local"),
                 id: instance,
             })

@@ -35,7 +35,7 @@ before_the_cloud!(Attic passes on [regions supply launch describe terminate inte
 
 fn left(id: &str, job: Option<&JobId>) -> Residue {
     Residue {
-        cloud: market::Cloud::Local,
+        cloud: market::CloudKind::Local,
         region: Region::new("here"),
         kind: "volume".into(),
         id: id.into(),

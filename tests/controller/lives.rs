@@ -221,7 +221,7 @@ fn who_slept_before_the_launch_launches_with_the_whole_of_its_time() {
                 spec.limits.max_runtime = Some(Span::from_secs(12 * 3600));
             });
             let world = world.await;
-            *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+            *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
             let life = mortal::pausing(calls, false, &clock, night);
             let controller = world.controller_on(
                 mortal::store(&life, world.store.clone()),
@@ -389,7 +389,7 @@ fn a_job_whose_first_attempt_nobody_watched_goes_on_from_its_checkpoint() {
             )
             .await;
             if forgotten {
-                *world.cloud.kind.lock().unwrap() = lamplighter::market::Cloud::Aws;
+                *world.cloud.kind.lock().unwrap() = lamplighter::market::CloudKind::Aws;
                 world.cloud.forget_after(Duration::from_secs(3600));
             }
             world.controller().look(world.job()).await.unwrap();

@@ -124,8 +124,8 @@ impl World {
         Controller::new(
             store,
             [
-                (lamplighter::market::Cloud::Local, Arc::clone(&cloud)),
-                (lamplighter::market::Cloud::Aws, cloud),
+                (lamplighter::market::CloudKind::Local, Arc::clone(&cloud)),
+                (lamplighter::market::CloudKind::Aws, cloud),
             ]
             .into(),
             self.clock.clone(),

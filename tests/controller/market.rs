@@ -30,7 +30,7 @@ pub(super) async fn world(
 ) -> World {
     let by = deadline.map(|deadline| clock.now() + hours(deadline));
     let world = World::with(clock.clone(), &[Life::Works { start_secs: 300 }], |spec| {
-        spec.machine.cloud = market::Cloud::Aws;
+        spec.machine.cloud = market::CloudKind::Aws;
         spec.machine.market = MarketChoice::Auto;
         spec.limits.deadline = by;
         spec.limits.work = Some(Span::from_duration(hours(work)));
@@ -39,7 +39,7 @@ pub(super) async fn world(
             Some(CheckpointSpec { path: "checkpoints".into(), interval, signal: None, grace });
     })
     .await;
-    *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+    *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
     let base = clock.mono();
     let mut market = world.cloud.market.lock().unwrap();
     market.work = hours(work);

@@ -31,14 +31,15 @@ async fn world(clock: Arc<VirtualClock>, history: History) -> World {
         clock.clone(),
         &[Life::FallsSilent, Life::Ends { secs: 600, code: 0 }],
         |spec| {
-            (spec.machine.cloud, spec.machine.market) = (market::Cloud::Aws, MarketChoice::Spot);
+            (spec.machine.cloud, spec.machine.market) =
+                (market::CloudKind::Aws, MarketChoice::Spot);
             spec.machine.max_price = PriceRule::Fixed(usd(BID));
             spec.machine.usd_per_hour = UsdPerHour::new(usd(PRICE));
             spec.limits.budget = Some(usd(BUDGET));
         },
     )
     .await;
-    *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+    *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
     {
         let (now, mut market) = (clock.now(), world.cloud.market.lock().unwrap());
         market.prices = vec![

@@ -36,7 +36,7 @@ fn regions(
     lacking: &[(&'static str, Lack)],
 ) -> Arc<Regions> {
     // Only machines of a cloud that is far away have another place to go to.
-    *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+    *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
     Arc::new(Regions {
         inner: world.port(),
         more: more.to_vec(),
@@ -168,7 +168,7 @@ fn the_market_is_chosen_without_the_regions_that_are_not_ready() {
     simulate(async |clock: Arc<VirtualClock>| {
         let by = clock.now() + Duration::from_secs(6 * 3600);
         let auto = |spec: &mut Spec| {
-            spec.machine.cloud = market::Cloud::Aws;
+            spec.machine.cloud = market::CloudKind::Aws;
             spec.machine.market = MarketChoice::Auto;
             (spec.limits.deadline, spec.limits.work) =
                 (Some(by), Some(market::Span::from_secs(3600)));

@@ -32,7 +32,7 @@ impl World {
     fn start(clock: Arc<VirtualClock>, running: usize, ended: usize) -> World {
         let fleet = Fleet::new(clock.clone(), running, ended);
         let cloud = Arc::new(FleetCloud(fleet.clone()));
-        let clouds = [(market::Cloud::Aws, cloud as Arc<dyn lamplighter::ports::Cloud>)].into();
+        let clouds = [(market::CloudKind::Aws, cloud as Arc<dyn lamplighter::ports::Cloud>)].into();
         let controller = Controller::new(
             fleet.clone(),
             clouds,
@@ -140,7 +140,7 @@ fn a_daemon_that_starts_reads_many_jobs_at_once() {
         let fleet = Fleet::new(clock.clone(), 640, 0);
         fleet.is_away(Duration::from_millis(30));
         let clouds = [(
-            market::Cloud::Aws,
+            market::CloudKind::Aws,
             Arc::new(FleetCloud(fleet.clone())) as Arc<dyn lamplighter::ports::Cloud>,
         )]
         .into();

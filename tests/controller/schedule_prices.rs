@@ -64,7 +64,7 @@ fn a_cheap_pool_that_would_refuse_the_job_begins_no_run() {
             };
             let scheduled = Scheduled::new(clock.clone(), QUICK, cheap).await;
             let world = &scheduled.world;
-            *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+            *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
             let cloud = Arc::new(Pools { inner: world.port(), refused });
             scheduled.daemon(world.controller_on(world.store.clone(), cloud), 70).await;
             let runs = at(&scheduled.runs().await);
@@ -91,7 +91,7 @@ fn a_run_for_which_no_spot_machine_would_do_waits_and_says_why() {
             record.spec.machine.gpus.count = 8;
         })
         .await;
-        *scheduled.world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+        *scheduled.world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
         scheduled.daemon(scheduled.world.controller(), 70).await;
         assert_eq!(at(&scheduled.runs().await), Vec::<String>::new());
         let why = scheduled.dir.waiting().await.unwrap().unwrap().why;

@@ -93,7 +93,7 @@ fn a_job_that_may_only_buy_spot_has_failed_and_says_why() {
             spec.machine.market = MarketChoice::Spot
         })
         .await;
-        *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+        *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
         let (cloud, ear) = (roleless(&world), Arc::new(Ear::default()));
         let receipt = world
             .controller_on(world.store.clone(), cloud.clone())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use lamplighter::controller::{Found, Judged, submit};
+use lamplighter::controller::{Judged, SweepFindings, submit};
 use lamplighter::instance::{InstanceView, MachineRef};
 use lamplighter::job::{AttemptNo, AttemptPhase, EndedBecause, JobId, JobOutcome};
 use lamplighter::jobdir::JobDir;
@@ -20,7 +20,7 @@ use super::{World, spec};
 use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::simulate;
 
-fn orphans(found: &Found) -> Vec<&Judged> {
+fn orphans(found: &SweepFindings) -> Vec<&Judged> {
     found
         .machines
         .iter()
@@ -341,7 +341,7 @@ fn a_stray_is_ended_by_name_alone_and_only_while_it_is_one() {
         let known = world.cloud.running().remove(0);
         let stray = world.cloud.add_late(&gone);
         let named = |id: &str| MachineRef {
-            cloud: market::Cloud::Local,
+            cloud: market::CloudKind::Local,
             region: Region::new("local"),
             id: id.to_owned(),
         };

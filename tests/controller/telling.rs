@@ -237,7 +237,7 @@ fn a_launch_that_is_refused_for_good_is_told_and_so_is_a_quota_by_its_name() {
     ] {
         simulate(async |clock| {
             let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
-            *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+            *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
             world.cloud.fail_launches(&[fault, fault]);
             let ear = Arc::new(Ear::default());
             world.controller().notifying(ear.clone()).drive(world.job()).await.unwrap();
@@ -250,7 +250,7 @@ fn a_launch_that_is_refused_for_good_is_told_and_so_is_a_quota_by_its_name() {
 /// again.
 #[test]
 fn a_session_that_ends_before_the_launch_is_a_trouble_and_no_failed_job() {
-    for kind in [market::Cloud::Local, market::Cloud::Aws] {
+    for kind in [market::CloudKind::Local, market::CloudKind::Aws] {
         simulate(async |clock| {
             let world = World::with(clock.clone(), &[Life::Ends { secs: 90, code: 0 }], |spec| {
                 spec.machine.cloud = kind

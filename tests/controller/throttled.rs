@@ -17,10 +17,10 @@ use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 async fn throttled(clock: Arc<VirtualClock>, times: usize) -> World {
     let world = World::with(clock, &[Life::Ends { secs: 120, code: 0 }], |spec| {
-        spec.machine.cloud = market::Cloud::Aws
+        spec.machine.cloud = market::CloudKind::Aws
     })
     .await;
-    *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+    *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
     world.cloud.fail_launches(&vec![CloudFault::Throttled; times]);
     world
 }

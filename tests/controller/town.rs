@@ -144,7 +144,7 @@ impl Town {
 fn view(id: &str, house: &House, tags: Tags) -> InstanceView {
     InstanceView {
         id: id.into(),
-        cloud: market::Cloud::Aws,
+        cloud: market::CloudKind::Aws,
         region: house.region.clone(),
         instance_type: "g5.xlarge".into(),
         market: Market::OnDemand,
@@ -253,7 +253,7 @@ pub fn disk(
     job: Option<lamplighter::job::JobId>,
 ) -> Residue {
     Residue {
-        cloud: market::Cloud::Aws,
+        cloud: market::CloudKind::Aws,
         region: region.clone(),
         kind: "volume".into(),
         id: id.into(),

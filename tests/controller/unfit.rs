@@ -21,7 +21,7 @@ struct Zones {
 }
 
 fn zones(world: &World, without_subnet: &'static [&'static str]) -> Arc<Zones> {
-    *world.cloud.kind.lock().expect("nobody panics there") = market::Cloud::Aws;
+    *world.cloud.kind.lock().expect("nobody panics there") = market::CloudKind::Aws;
     Arc::new(Zones { inner: world.port(), without_subnet, prepared: AtomicUsize::new(0) })
 }
 

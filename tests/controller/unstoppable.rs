@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use lamplighter::controller::EndAsked;
+use lamplighter::controller::EndAnswer;
 use lamplighter::instance::{InstanceView, MachineRef};
 use lamplighter::job::{EndedBecause, JobOutcome, Reaction, Receipt, Wish};
 use lamplighter::market::{self, Market, Region};
@@ -26,7 +26,7 @@ struct Restless {
 before_the_cloud!(Restless passes on [regions supply launch terminate interrupt raise_kill_at release] {
     async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
         let mut views = self.inner.describe(owner, region).await?;
-        views.iter_mut().for_each(|view| (view.cloud, view.market) = (market::Cloud::Aws, Market::OnDemand));
+        views.iter_mut().for_each(|view| (view.cloud, view.market) = (market::CloudKind::Aws, Market::OnDemand));
         Ok(views)
     }
     async fn stop(&self, machine: &MachineRef) -> Result<(), CloudError> {
@@ -38,12 +38,12 @@ before_the_cloud!(Restless passes on [regions supply launch terminate interrupt 
 /// A job whose disk is to stay, on a machine that neither goes out by itself nor can be stopped.
 async fn world(clock: Arc<VirtualClock>, outputs: &[&str]) -> (World, Arc<Restless>) {
     let world = World::with(clock, &[Life::NeverDark], |spec| {
-        spec.machine.cloud = market::Cloud::Aws;
+        spec.machine.cloud = market::CloudKind::Aws;
         spec.on.success = Reaction::Stop;
         spec.outputs = outputs.iter().map(|path| (*path).to_owned()).collect();
     });
     let world = world.await;
-    *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+    *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
     let cloud = Arc::new(Restless { inner: world.port(), stops: Mutex::default() });
     (world, cloud)
 }
@@ -126,7 +126,7 @@ fn a_sweep_ends_it_by_no_cap_and_says_each_time_what_it_is_and_what_does() {
         for _ in 0..3 {
             let found = controller.look_for_orphans(&places).await;
             let asked = controller.end_orphan(&found.machines[0]).await.unwrap();
-            let Some(EndAsked::RunsOn(why)) = asked else { panic!("{asked:?}: {found:?}") };
+            let Some(EndAnswer::RunsOn(why)) = asked else { panic!("{asked:?}: {found:?}") };
             said.push(why);
             clock.sleep(Duration::from_secs(300)).await;
         }

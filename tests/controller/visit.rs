@@ -9,7 +9,7 @@ use lamplighter::account::sweeper_visit::{Suspects, Visit};
 use lamplighter::instance::InstanceState;
 use lamplighter::job::{AttemptNo, CheckpointNo, Reaction, Starts};
 use lamplighter::jobdir::layout;
-use lamplighter::market::{Cloud, Market, Region, Span};
+use lamplighter::market::{CloudKind, Market, Region, Span};
 use lamplighter::ports::{self, Clock, CloudError, Store};
 
 use super::World;
@@ -385,7 +385,7 @@ fn a_kept_machine_that_runs_again_is_stopped_and_not_terminated() {
                 let mut state = world.cloud.state.lock().unwrap();
                 let view = &mut state.machines[0].view;
                 (view.cloud, view.market, view.state, view.ended) =
-                    (Cloud::Aws, market, InstanceState::Running, None);
+                    (CloudKind::Aws, market, InstanceState::Running, None);
                 view.launched = clock.now();
             }
             if past_its_cap {
@@ -424,7 +424,7 @@ fn a_machine_that_does_not_go_dark_is_stopped_where_its_disk_is_to_stay() {
             {
                 let mut state = world.cloud.state.lock().unwrap();
                 let view = &mut state.machines[0].view;
-                (view.cloud, view.market) = (Cloud::Aws, market);
+                (view.cloud, view.market) = (CloudKind::Aws, market);
             }
             let visit = visit(&world, ROOM).await;
             assert_eq!(
@@ -470,7 +470,7 @@ fn a_kept_machine_that_was_started_and_never_speaks_is_stopped_and_not_terminate
             {
                 let mut state = world.cloud.state.lock().unwrap();
                 let view = &mut state.machines[0].view;
-                (view.cloud, view.market) = (Cloud::Aws, market);
+                (view.cloud, view.market) = (CloudKind::Aws, market);
             }
             let visit = visit(&world, ROOM).await;
             assert_eq!(

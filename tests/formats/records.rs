@@ -10,7 +10,7 @@ use lamplighter::job::{
     Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled, Waiting, Wish,
 };
 use lamplighter::jobdir::{
-    Event, JobDir, JobDirError, JobsOver, RecordError, What, decode, layout,
+    Event, EventDetail, JobDir, JobDirError, JobsOver, RecordError, decode, layout,
 };
 use lamplighter::policy::market::pool_history::Pool;
 use lamplighter::ports::Store;
@@ -113,7 +113,7 @@ fn lines<T: DeserializeOwned + Serialize>(name: &str) -> Vec<T> {
 fn events_and_samples_of_format_1_are_read_whole() {
     let events = lines::<Event>("events.jsonl");
     assert!(
-        events.iter().all(|event| event.what != What::Unknown),
+        events.iter().all(|event| event.what != EventDetail::Unknown),
         "an event of version 0.1.0 is no longer known"
     );
     assert_eq!(events.len(), 13);
@@ -127,7 +127,7 @@ fn an_event_of_a_later_version_is_kept_apart_and_does_not_stop_the_reading() {
         r#"{"seq": 1, "at": "2026-11-20T21:01:00Z", "kind": "levitated", "height_m": 2}"#,
     )
     .unwrap();
-    assert_eq!(event.what, What::Unknown);
+    assert_eq!(event.what, EventDetail::Unknown);
 }
 
 fn folder() -> (tempfile::TempDir, Arc<dyn Store>, JobDir) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use lamplighter::job::Applied;
 use lamplighter::policy::schedule::apply_diff::{
-    ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes,
+    ApplyWishes, ChangeKind, FileChange, FileFact, JobFact, changes,
 };
 use proptest::prelude::*;
 
@@ -42,7 +42,7 @@ fn says(
     wishes: ApplyWishes,
 ) -> Vec<String> {
     let schedules: BTreeSet<String> = schedules.iter().map(|name| (*name).to_owned()).collect();
-    let line = |change: &Change| {
+    let line = |change: &FileChange| {
         let names = |jobs: &[lamplighter::job::JobId]| {
             jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
         };
@@ -212,7 +212,7 @@ proptest! {
             }
         }
         let again = changes(&files, &jobs, &BTreeSet::new(), wishes);
-        prop_assert!(again.iter().all(Change::is_nothing), "{:?}", again);
+        prop_assert!(again.iter().all(FileChange::is_nothing), "{:?}", again);
         prop_assert!(again.iter().all(|change| change.change != ChangeKind::Create));
     }
 }

@@ -74,7 +74,10 @@ fn ran(number: u32, from: u64, to: u64, because: EndedBecause) -> AttemptRecord 
         outcome: Some(outcome),
         ..settled(number, because)
     };
-    AttemptRecord { plan: plan(market::Cloud::Aws, number, from).into(), settled: settled.into() }
+    AttemptRecord {
+        plan: plan(market::CloudKind::Aws, number, from).into(),
+        settled: settled.into(),
+    }
 }
 
 fn refused(number: u32, ago_secs: u64) -> AttemptRecord {
@@ -87,7 +90,7 @@ fn refused(number: u32, ago_secs: u64) -> AttemptRecord {
         ..settled(number, EndedBecause::LaunchFailed)
     };
     AttemptRecord {
-        plan: plan(market::Cloud::Aws, number, ago_secs).into(),
+        plan: plan(market::CloudKind::Aws, number, ago_secs).into(),
         settled: settled.into(),
     }
 }
@@ -112,7 +115,7 @@ fn the_work_that_is_left_is_what_is_not_safe_and_the_progress_knows_better() {
         secs_per_step: Some(18.0),
         ..Progress::default()
     });
-    let plan = plan(market::Cloud::Aws, 2, 600);
+    let plan = plan(market::CloudKind::Aws, 2, 600);
     let stands = standing(&AutoFacts {
         running: Some((&plan, Some(&beat))),
         ..facts(&spec, &history, &pool)
@@ -206,8 +209,8 @@ fn what_saves_nothing_stays_where_it_is() {
     for deadline in [None, Some(40)] {
         let mut spec = job(Some(20 * HOUR), deadline);
         let on_demand = Plan {
-            offer: Offer { market: Market::OnDemand, ..plan(market::Cloud::Aws, 1, 0).offer },
-            ..plan(market::Cloud::Aws, 1, 7200)
+            offer: Offer { market: Market::OnDemand, ..plan(market::CloudKind::Aws, 1, 0).offer },
+            ..plan(market::CloudKind::Aws, 1, 7200)
         };
         let mut beat = status(AttemptPhase::Running, now());
         beat.working_since = Some(at(6000));
@@ -232,8 +235,8 @@ fn what_saves_nothing_stays_where_it_is() {
 fn nobody_goes_back_to_spot_the_minute_after_it_was_refused() {
     let spec = job(Some(20 * HOUR), Some(24));
     let on_demand = Plan {
-        offer: Offer { market: Market::OnDemand, ..plan(market::Cloud::Aws, 2, 0).offer },
-        ..plan(market::Cloud::Aws, 2, 7200)
+        offer: Offer { market: Market::OnDemand, ..plan(market::CloudKind::Aws, 2, 0).offer },
+        ..plan(market::CloudKind::Aws, 2, 7200)
     };
     let beat = {
         let mut beat = status(AttemptPhase::Running, now());

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use lamplighter::job::{EndedBecause, Plan, Settled};
 use lamplighter::market::{
-    Cloud, Market, PriceHistory, PricePoint, Region, Span, Usd, UsdPerHour, Zone,
+    CloudKind, Market, PriceHistory, PricePoint, Region, Span, Usd, UsdPerHour, Zone,
 };
 use lamplighter::policy::billing::billed_cost::{by_prices, moves_since};
 
@@ -21,7 +21,7 @@ fn micros(micros: i64) -> UsdPerHour {
 /// address.
 fn plan(price: UsdPerHour, bid: Option<UsdPerHour>) -> Plan {
     let mut plan = Plan::clone(&attempt(1, 7200).plan);
-    (plan.offer.cloud, plan.offer.market, plan.bid) = (Cloud::Aws, Market::Spot, bid);
+    (plan.offer.cloud, plan.offer.market, plan.bid) = (CloudKind::Aws, Market::Spot, bid);
     (plan.offer.price, plan.offer.extras, plan.offer.on_demand) = (price, micros(10_000), None);
     plan
 }
@@ -95,7 +95,7 @@ fn what_is_not_billed_by_a_price_that_moves_stays_as_it_is() {
     };
     for other in [
         with(|plan| plan.offer.market = Market::OnDemand),
-        with(|plan| plan.offer.cloud = Cloud::Local),
+        with(|plan| plan.offer.cloud = CloudKind::Local),
     ] {
         assert!(same(&other, &ran(&other, HOUR)), "{:?}", other.offer);
     }

@@ -7,7 +7,7 @@ use lamplighter::instance::{InstanceState, InstanceView};
 use lamplighter::job::{AttemptPhase, EndedBecause, LimitsSpec, Refusal, Request, Wish};
 use lamplighter::market::Span;
 use lamplighter::policy::lifecycle::reconcile::{
-    Act, AttemptFacts, Facts, Unshown, Watched, reconcile,
+    Act, AttemptFacts, JobFacts, Unshown, Watched, reconcile,
 };
 
 use proptest::prelude::*;
@@ -387,7 +387,7 @@ fn a_machine_that_died_and_is_shown_no_more_is_billed_to_the_latest_that_it_can_
         Some(Unshown { now: now(), planned: None, outcome: None, ending: None });
     let facts = behind.clone();
     let (spec, cloud, attempts) = (spec(), known(&[]), [facts]);
-    let facts = Facts {
+    let facts = JobFacts {
         spec: &spec,
         attempts: &attempts,
         requests: &[],
@@ -430,7 +430,7 @@ fn an_extended_machine_that_hung_and_is_shown_no_more_is_billed_to_its_extended_
     Arc::make_mut(&mut hung.plan).kill_at = Some(hung.plan.created + Duration::from_secs(min(35)));
     let (attempts, cloud) = ([hung], known(&[]));
     let ended = |requests: &[Request]| {
-        let facts = Facts {
+        let facts = JobFacts {
             spec: &spec,
             attempts: &attempts,
             requests,

@@ -3,7 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use lamplighter::job::{EndedBecause, LimitsSpec};
 use lamplighter::market::{Span, Usd, UsdPerHour};
-use lamplighter::policy::{Account, Extension, LimitKind, LimitLevel, judge_limits, limit_points};
+use lamplighter::policy::{
+    Extension, LimitFacts, LimitKind, LimitLevel, judge_limits, limit_points,
+};
 use proptest::prelude::*;
 
 fn at(minutes: i64) -> Timestamp {
@@ -15,8 +17,8 @@ fn usd(dollars: f64) -> Usd {
 }
 
 /// Two dollars an hour, begun at 0, five minutes to drain.
-fn account(limits: LimitsSpec) -> Account {
-    Account {
+fn account(limits: LimitsSpec) -> LimitFacts {
+    LimitFacts {
         began: at(0),
         price: UsdPerHour::new(usd(2.0)),
         spent_before: Usd::ZERO,
@@ -33,7 +35,7 @@ fn hours(hours: u64) -> Option<Span> {
 
 /// The most that this attempt and the ones before it can cost; `None` when it has a price and no
 /// limit.
-fn most_usd(account: &Account) -> Option<Usd> {
+fn most_usd(account: &LimitFacts) -> Option<Usd> {
     if account.price == UsdPerHour::ZERO {
         return Some(account.spent_before);
     }
@@ -50,7 +52,7 @@ fn each_limit_falls_where_its_words_say() {
         deadline: Some(at(400)),
         ..LimitsSpec::default()
     };
-    let points = limit_points(&Account { kill_at: Some(at(500)), ..account(limits) });
+    let points = limit_points(&LimitFacts { kill_at: Some(at(500)), ..account(limits) });
     let found: Vec<(LimitKind, Timestamp)> =
         points.iter().map(|point| (point.kind, point.at)).collect();
     assert_eq!(
@@ -68,16 +70,16 @@ fn each_limit_falls_where_its_words_say() {
 #[test]
 fn what_earlier_attempts_cost_is_gone() {
     let limits = LimitsSpec { budget: Some(usd(6.0)), ..LimitsSpec::default() };
-    let points = limit_points(&Account { spent_before: usd(5.0), ..account(limits.clone()) });
+    let points = limit_points(&LimitFacts { spent_before: usd(5.0), ..account(limits.clone()) });
     assert_eq!(points[0].at, at(30));
-    let overspent = Account { spent_before: usd(7.0), ..account(limits) };
+    let overspent = LimitFacts { spent_before: usd(7.0), ..account(limits) };
     assert_eq!(judge_limits(&overspent, at(0)).level, LimitLevel::Reached);
 }
 
 #[test]
 fn a_free_machine_never_runs_out_of_money() {
     let limits = LimitsSpec { budget: Some(usd(0.01)), ..LimitsSpec::default() };
-    let free = Account { price: UsdPerHour::ZERO, ..account(limits) };
+    let free = LimitFacts { price: UsdPerHour::ZERO, ..account(limits) };
     assert_eq!(judge_limits(&free, at(1_000_000)).next, None);
     assert_eq!(most_usd(&free), Some(Usd::ZERO));
 }
@@ -85,7 +87,7 @@ fn a_free_machine_never_runs_out_of_money() {
 #[test]
 fn warnings_at_80_and_95_percent_then_the_drain() {
     let limits = LimitsSpec { max_runtime: hours(10), ..LimitsSpec::default() };
-    let account = Account { drain: Span::ZERO, ..account(limits) };
+    let account = LimitFacts { drain: Span::ZERO, ..account(limits) };
     let cases = [
         (0, LimitLevel::Far),
         (479, LimitLevel::Far),
@@ -112,7 +114,7 @@ fn an_extension_moves_the_limits_but_not_the_machines_hard_end() {
         ..LimitsSpec::default()
     };
     let extended = Extension { time: Span::from_secs(3600), budget: usd(2.0) };
-    let points = limit_points(&Account { extended, kill_at: Some(at(90)), ..account(limits) });
+    let points = limit_points(&LimitFacts { extended, kill_at: Some(at(90)), ..account(limits) });
     assert_eq!(
         points.iter().map(|point| point.at).collect::<Vec<_>>(),
         [at(90), at(120), at(120), at(120)]
@@ -132,12 +134,12 @@ proptest! {
         budget in 0..1_000_000_000i64, more_usd in 0..1_000_000_000i64, price in 1..100_000_000i64, time in 0..1_000_000u64, more_secs in 0..1_000_000u64, deadline in 0..100_000i64,
     ) {
         let limits = LimitsSpec { max_runtime: Some(Span::from_secs(time)), budget: Some(Usd::from_micros(budget)), deadline: Some(at(deadline)), ..LimitsSpec::default() };
-        let less = Account { price: UsdPerHour::new(Usd::from_micros(price)), ..account(limits) };
-        let more = Account { extended: Extension { time: Span::from_secs(more_secs), budget: Usd::from_micros(more_usd) }, ..less.clone() };
+        let less = LimitFacts { price: UsdPerHour::new(Usd::from_micros(price)), ..account(limits) };
+        let more = LimitFacts { extended: Extension { time: Span::from_secs(more_secs), budget: Usd::from_micros(more_usd) }, ..less.clone() };
         prop_assert!(limit_points(&more)[0].drain_at >= limit_points(&less)[0].drain_at);
-        let cheaper = Account { price: UsdPerHour::new(Usd::from_micros(price / 2 + 1).min(Usd::from_micros(price))), ..less.clone() };
+        let cheaper = LimitFacts { price: UsdPerHour::new(Usd::from_micros(price / 2 + 1).min(Usd::from_micros(price))), ..less.clone() };
         prop_assert!(limit_points(&cheaper)[0].drain_at >= limit_points(&less)[0].drain_at);
-        let spent = Account { spent_before: Usd::from_micros(more_usd), ..less.clone() };
+        let spent = LimitFacts { spent_before: Usd::from_micros(more_usd), ..less.clone() };
         prop_assert!(limit_points(&spent)[0].drain_at <= limit_points(&less)[0].drain_at);
     }
 
@@ -145,7 +147,7 @@ proptest! {
     #[test]
     fn the_budget_holds_with_the_drain_in_it(budget in 1_000_000..1_000_000_000i64, price in 1..100_000_000i64, drain in 0..600u64) {
         let limits = LimitsSpec { budget: Some(Usd::from_micros(budget)), ..LimitsSpec::default() };
-        let account = Account { price: UsdPerHour::new(Usd::from_micros(price)), drain: Span::from_secs(drain), ..account(limits) };
+        let account = LimitFacts { price: UsdPerHour::new(Usd::from_micros(price)), drain: Span::from_secs(drain), ..account(limits) };
         let point = limit_points(&account)[0];
         prop_assume!(point.drain_at > account.began);
         let ran = point.drain_at.duration_since(account.began).unsigned_abs() + Span::from_secs(drain).duration();

@@ -24,7 +24,7 @@ fn offer(kind: &str, zone: &str, dollars: f64, market: Market) -> Offer {
         market,
         price,
         on_demand,
-        ..plan(market::Cloud::Aws, 1, 0).offer
+        ..plan(market::CloudKind::Aws, 1, 0).offer
     }
 }
 
@@ -33,14 +33,14 @@ fn refused(offer: &Offer, refusal: Refusal) -> AttemptRecord {
     let mut settled = settled(1, EndedBecause::LaunchFailed);
     (settled.instance, settled.billed_to, settled.refusal) = (None, None, Some(refusal));
     AttemptRecord {
-        plan: Plan { offer: offer.clone(), ..plan(market::Cloud::Aws, 1, 60) }.into(),
+        plan: Plan { offer: offer.clone(), ..plan(market::CloudKind::Aws, 1, 60) }.into(),
         settled: settled.into(),
     }
 }
 
 fn wanted(change: impl FnOnce(&mut Spec)) -> Spec {
     let mut spec = buys().spec;
-    spec.machine.cloud = market::Cloud::Aws;
+    spec.machine.cloud = market::CloudKind::Aws;
     change(&mut spec);
     spec
 }

@@ -3,7 +3,7 @@
 use lamplighter::instance::{Rates, Reading};
 use lamplighter::job::IdleSpec;
 use lamplighter::market::Span;
-use lamplighter::policy::{IdleWatch, Standing, young_window};
+use lamplighter::policy::{Activity, IdleWatch, young_window};
 
 use crate::script::{HOUR, MINUTE, Script, Sight};
 
@@ -16,7 +16,7 @@ fn five_quiet_minutes_after_half_an_hour_of_work_are_idle() {
     let judged = Script::live().work(30.0 * MINUTE).quiet(10.0 * MINUTE).idle();
     assert_eq!(judged.stop_at(), Some(35.0 * MINUTE));
     let verdict = judged.last();
-    assert_eq!(verdict.standing, Standing::Idle);
+    assert_eq!(verdict.standing, Activity::Idle);
     assert_eq!((verdict.numbers["quiet_secs"], verdict.numbers["window_secs"]), (600.0, 300.0));
     assert!(
         verdict
@@ -30,7 +30,7 @@ fn five_quiet_minutes_after_half_an_hour_of_work_are_idle() {
 #[test]
 fn while_the_window_fills_the_verdict_says_how_far() {
     let judged = Script::live().work(30.0 * MINUTE).quiet(4.0 * MINUTE).idle();
-    assert_eq!(judged.standing(), Standing::Busy);
+    assert_eq!(judged.standing(), Activity::Busy);
     assert!(judged.last().text.starts_with("quiet for 4m of 5m"), "{}", judged.last().text);
 }
 
@@ -52,7 +52,7 @@ fn every_one_signal_is_enough_to_be_busy() {
     for (name, signal) in signals {
         let judged = Script::live().work(30.0 * MINUTE).phase(2.0 * HOUR, signal).idle();
         assert_eq!(judged.stop_at(), None, "{name}");
-        assert_eq!(judged.standing(), Standing::Busy, "{name}");
+        assert_eq!(judged.standing(), Activity::Busy, "{name}");
     }
 }
 
@@ -91,7 +91,7 @@ fn on_a_machine_of_our_own_the_rest_of_the_box_is_the_jobs() {
         |rates: &mut Rates| rates.rest_cpu_percent = Reading::unknown("/proc/stat cannot be read");
     assert_eq!(
         Script::live().work(HOUR).phase(2.0 * HOUR, lost).idle().standing(),
-        Standing::Unknown
+        Activity::Unknown
     );
     let told = |rates: &mut Rates| {
         (rates.rest_cpu_percent, rates.machine_cpu_percent) = (known(210.0), known(2.2))
@@ -195,7 +195,7 @@ fn unknown_stands_still_and_says_what_is_missing() {
     let lost = |rates: &mut Rates| rates.gpu_percent = Reading::unknown("GPU is lost");
     let script = Script::live().work(HOUR).quiet(3.0 * MINUTE).phase(10.0 * HOUR, lost);
     let judged = script.idle();
-    assert_eq!((judged.standing(), judged.stop_at()), (Standing::Unknown, None));
+    assert_eq!((judged.standing(), judged.stop_at()), (Activity::Unknown, None));
     assert_eq!(judged.last().text, "unknown: GPU (GPU is lost); the idle clock stands at 3m");
     // The two minutes that were missing are enough once it can be read again.
     let after = script.quiet(5.0 * MINUTE).idle();
@@ -207,7 +207,7 @@ fn work_that_is_seen_is_work_whatever_is_unknown() {
     let half = |rates: &mut Rates| {
         (rates.gpu_percent, rates.cpu_percent) = (Reading::unknown("GPU is lost"), known(300.0))
     };
-    assert_eq!(Script::live().work(HOUR).phase(MINUTE, half).idle().standing(), Standing::Busy);
+    assert_eq!(Script::live().work(HOUR).phase(MINUTE, half).idle().standing(), Activity::Busy);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn before_the_first_work_only_the_workloads_own_silence_counts() {
     for (sight, minutes) in cases {
         let judged = Script::new(sight, 10.0).quiet(8.0 * HOUR).idle();
         assert_eq!(judged.stop_at(), minutes.map(|minutes| minutes * MINUTE), "{sight:?}");
-        assert!(!judged.ever(Standing::Busy), "{sight:?}");
+        assert!(!judged.ever(Activity::Busy), "{sight:?}");
     }
 }
 
@@ -253,7 +253,7 @@ fn grace_holds_off_a_job_that_has_not_begun_and_no_other() {
 #[test]
 fn a_probe_of_the_driver_is_not_yet_work() {
     let judged = Script::live().quiet(MINUTE).work(20.0).quiet(10.0 * MINUTE).idle();
-    assert_eq!(judged.standing(), Standing::Starting);
+    assert_eq!(judged.standing(), Activity::Starting);
 }
 
 #[test]

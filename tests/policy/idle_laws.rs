@@ -3,7 +3,7 @@
 use lamplighter::instance::{Rates, Reading};
 use lamplighter::job::IdleSpec;
 use lamplighter::market::Span;
-use lamplighter::policy::{IdleWatch, Standing, WatchAction};
+use lamplighter::policy::{Activity, IdleWatch, WatchAction};
 use proptest::prelude::*;
 
 use crate::script::{Script, Sight, idle_verdicts, level};
@@ -85,8 +85,8 @@ proptest! {
         };
         let (as_it_was, quieter) = (watch.clone().step(last), watch.step(&quieter));
         prop_assert!(quieter.numbers["quiet_secs"] >= as_it_was.numbers["quiet_secs"]);
-        if as_it_was.standing == Standing::Idle {
-            prop_assert_eq!(quieter.standing, Standing::Idle);
+        if as_it_was.standing == Activity::Idle {
+            prop_assert_eq!(quieter.standing, Activity::Idle);
         }
     }
 

@@ -34,13 +34,13 @@ fn offer(zone: &str, dollars: f64, market: Market) -> Offer {
         market,
         price: price(dollars),
         on_demand: Some(price(1.0)),
-        ..plan(market::Cloud::Aws, 1, 0).offer
+        ..plan(market::CloudKind::Aws, 1, 0).offer
     }
 }
 
 fn wanted(change: impl FnOnce(&mut Spec)) -> Spec {
     let mut spec = buys().spec;
-    (spec.machine.cloud, spec.machine.market) = (market::Cloud::Aws, MarketChoice::Spot);
+    (spec.machine.cloud, spec.machine.market) = (market::CloudKind::Aws, MarketChoice::Spot);
     change(&mut spec);
     spec
 }
@@ -152,12 +152,12 @@ fn the_budget_the_deadline_or_the_number_of_machines_bounds_it_and_the_least_of_
         );
     }
     let free = Offer {
-        cloud: market::Cloud::Local,
+        cloud: market::CloudKind::Local,
         market: Market::OnDemand,
         ..offer("ws", 0.0, Market::OnDemand)
     };
     let free =
-        placed(&wanted(|spec| spec.machine.cloud = market::Cloud::Local), &[free], &[], now())
+        placed(&wanted(|spec| spec.machine.cloud = market::CloudKind::Local), &[free], &[], now())
             .unwrap();
     assert_eq!((free.most_job.usd, free.most_job.by), (Some(Usd::ZERO), MostBy::Free));
 }
@@ -178,7 +178,7 @@ fn what_is_above_its_bid_or_was_refused_counts_for_the_machines_that_follow() {
     (refused.instance, refused.billed_from, refused.billed_to) = (None, None, None);
     refused.refusal = Some(lamplighter::job::Refusal::Capacity);
     let history = [AttemptRecord {
-        plan: Plan { offer: dear.clone(), ..plan(market::Cloud::Aws, 1, 60) }.into(),
+        plan: Plan { offer: dear.clone(), ..plan(market::CloudKind::Aws, 1, 60) }.into(),
         settled: refused.into(),
     }];
     let both = [offer("r1a", 0.4, Market::Spot), dear];
@@ -245,7 +245,7 @@ fn after_a_kept_machine_only_a_budget_bounds_the_job() {
 fn the_machines_that_were_lost_are_counted() {
     let spec = wanted(|spec| (spec.limits.max_runtime, spec.interruptions.max) = (Some(HOUR), 3));
     let lost = |number: u32| AttemptRecord {
-        plan: plan(market::Cloud::Aws, number, 7200).into(),
+        plan: plan(market::CloudKind::Aws, number, 7200).into(),
         settled: settled(number, EndedBecause::Interrupted).into(),
     };
     let left = |history: &[AttemptRecord]| {
@@ -298,7 +298,7 @@ proptest! {
             }
             let (from, to) = (clock, clock + jiff::SignedDuration::try_from(life).unwrap());
             let ended = Settled { usd: cost, billed_from: Some(from), billed_to: Some(to), ..settled(number.number(), EndedBecause::Interrupted) };
-            let intent = Plan { offer: found.offer, bid: found.bid, created: from, ..plan(market::Cloud::Aws, number.number(), 0) };
+            let intent = Plan { offer: found.offer, bid: found.bid, created: from, ..plan(market::CloudKind::Aws, number.number(), 0) };
             history.push(AttemptRecord { plan: intent.into(), settled: ended.into() });
             clock = to + jiff::SignedDuration::from_secs(pause);
         }

@@ -160,7 +160,7 @@ impl Played<'_> {
     fn launch(&self, market: Market) -> Machine {
         let number = u32::try_from(self.history.len()).unwrap() + 1;
         let created = now() + Duration::from_secs(self.now);
-        let base = plan(market::Cloud::Aws, number, 0);
+        let base = plan(market::CloudKind::Aws, number, 0);
         let plan = Plan { created, offer: Offer { market, ..base.offer.clone() }, ..base };
         Machine { plan, begun: self.now, working: self.now + START }
     }
@@ -409,7 +409,7 @@ proptest! {
         let before = past.iter().map(|(ago, micros)| PricePoint { at: now() - Duration::from_secs(*ago), price: price(*micros) });
         let after = to_come.iter().map(|(later, micros)| PricePoint { at: now() + Duration::from_secs(*later), price: price(*micros) });
         let history = PriceHistory::new(Region::new("r"), Zone::new("z"), "t", before.chain(after).collect());
-        let offer = Offer { price: history.at(now()).unwrap(), on_demand: Some(usd(4.0)), ..plan(market::Cloud::Aws, 1, 0).offer };
+        let offer = Offer { price: history.at(now()).unwrap(), on_demand: Some(usd(4.0)), ..plan(market::CloudKind::Aws, 1, 0).offer };
         let end = now() + Duration::from_secs(100_000);
         let taken = |rule: String| {
             let bid = bid(rule.parse().unwrap(), &offer, Some(&history), now()).unwrap().price;

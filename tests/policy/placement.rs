@@ -28,7 +28,7 @@ fn offer(kind: &str, zone: &str, dollars: &str, market: Market) -> Offer {
         market,
         price: price(dollars),
         on_demand: Some(price("9")),
-        ..plan(market::Cloud::Aws, 1, 0).offer
+        ..plan(market::CloudKind::Aws, 1, 0).offer
     }
 }
 
@@ -38,7 +38,7 @@ fn tried(offer: Offer, ago_secs: u64, change: impl FnOnce(&mut Settled)) -> Atte
     (settled.instance, settled.billed_to) = (None, None);
     change(&mut settled);
     AttemptRecord {
-        plan: Plan { offer, ..plan(market::Cloud::Aws, 1, ago_secs) }.into(),
+        plan: Plan { offer, ..plan(market::CloudKind::Aws, 1, ago_secs) }.into(),
         settled: settled.into(),
     }
 }
@@ -345,7 +345,7 @@ fn the_next_place_is_asked_at_once_and_a_region_without_any_later() {
 #[test]
 fn a_later_machine_of_a_rank_is_alone_in_the_zone_of_the_first() {
     let mut spec = buys().spec;
-    spec.machine.cloud = market::Cloud::Aws;
+    spec.machine.cloud = market::CloudKind::Aws;
     let seats = seats_of(&"digits-222222".parse().unwrap(), &[GangRole::Worker; 2]);
     let member = GangMember {
         rank: 0,

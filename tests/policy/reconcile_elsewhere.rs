@@ -14,7 +14,7 @@ use super::reconcile_facts::{
 /// A running attempt of a plan that is not ours to launch: of another workstation, or of another
 /// owner here.
 fn theirs(owner: bool) -> AttemptFacts {
-    let mut plan = plan(market::Cloud::Local, 1, 90_000);
+    let mut plan = plan(market::CloudKind::Local, 1, 90_000);
     if owner {
         plan.tags.insert(OWNER_TAG.into(), "you".into());
     } else {

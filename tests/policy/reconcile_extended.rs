@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use lamplighter::instance::{InstanceState, InstanceView, Tags};
 use lamplighter::job::{AttemptPhase, EndedBecause, LimitsSpec, Request, Wish};
 use lamplighter::market::{Span, Usd};
-use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, Facts, reconcile};
+use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, JobFacts, reconcile};
 
 use super::reconcile_facts::{OWNER, ago, attempt, known, now, spec, status, view, wish, words};
 
@@ -23,7 +23,7 @@ fn raised(limits: LimitsSpec, kill_at: Timestamp, requests: &[Request]) -> Optio
     let seen = view(1, OWNER, InstanceState::Running, None);
     let seen = InstanceView { tags: Tags { kill_at: Some(kill_at), ..seen.tags.clone() }, ..seen };
     let (attempts, cloud) = ([running], known(&[seen]));
-    let facts = Facts {
+    let facts = JobFacts {
         spec: &spec,
         attempts: &attempts,
         requests,
@@ -116,7 +116,7 @@ fn an_extended_machine_that_dies_after_its_first_cap_is_lost_and_its_job_goes_on
             ..seen
         };
         let (attempts, cloud) = ([died], known(&[seen]));
-        let facts = Facts {
+        let facts = JobFacts {
             spec: &spec,
             attempts: &attempts,
             requests,

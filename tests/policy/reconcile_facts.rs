@@ -11,7 +11,7 @@ use lamplighter::job::{
 };
 use lamplighter::market::{self, Arch, Market, Offer, Region, Span, Usd, UsdPerHour, Zone};
 use lamplighter::policy::lifecycle::reconcile::{
-    Act, AttemptFacts, CloudAnswer, Facts, Journal, Watched, reconcile,
+    Act, AttemptFacts, CheckpointHistory, CloudAnswer, JobFacts, Watched, reconcile,
 };
 
 pub const OWNER: &str = "me";
@@ -64,7 +64,7 @@ pub fn buys() -> ResolvedSpec {
     spec
 }
 
-pub fn plan(cloud: market::Cloud, number: u32, age_secs: u64) -> Plan {
+pub fn plan(cloud: market::CloudKind, number: u32, age_secs: u64) -> Plan {
     let attempt = AttemptNo::new(number);
     Plan {
         format: RECORD_FORMAT,
@@ -108,12 +108,12 @@ pub fn plan(cloud: market::Cloud, number: u32, age_secs: u64) -> Plan {
 
 pub fn attempt(number: u32, age_secs: u64) -> AttemptFacts {
     AttemptFacts {
-        plan: plan(market::Cloud::Aws, number, age_secs).into(),
+        plan: plan(market::CloudKind::Aws, number, age_secs).into(),
         lease: None,
         status: None,
         outcome: None,
         settled: None,
-        journal: Journal::default(),
+        journal: CheckpointHistory::default(),
         watched: Watched::default(),
     }
 }
@@ -156,7 +156,7 @@ pub fn view(number: u32, owner: &str, state: InstanceState, reason: Option<&str>
     };
     InstanceView {
         id: format!("i-{number}-{owner}"),
-        cloud: market::Cloud::Aws,
+        cloud: market::CloudKind::Aws,
         region: Region::new("r"),
         instance_type: "t".into(),
         market: Market::Spot,
@@ -252,7 +252,7 @@ pub fn wish(wish: Wish, age_secs: u64) -> Request {
 
 pub fn acts(attempts: &[AttemptFacts], requests: &[Request], cloud: CloudAnswer) -> Vec<Act> {
     let spec = spec();
-    reconcile(&Facts {
+    reconcile(&JobFacts {
         spec: &spec,
         attempts,
         requests,

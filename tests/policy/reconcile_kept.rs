@@ -9,7 +9,7 @@ use lamplighter::job::{
     Reaction, Request, ResolvedSpec, Settled, Starts, Wish,
 };
 use lamplighter::market::{Market, Span};
-use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, Facts, reconcile};
+use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, JobFacts, reconcile};
 
 use super::reconcile_facts::{
     self, OWNER, ago, attempt, known, now, outcome, settled, spec, status, view, wish,
@@ -160,7 +160,7 @@ fn a_machine_that_does_not_go_dark_is_stopped_where_its_disk_is_to_stay() {
         let cloud =
             known(&[InstanceView { market, ..view(1, OWNER, InstanceState::Running, None) }]);
         let (attempts, here, now) = (&[ended], "z", now());
-        let acts = reconcile(&Facts {
+        let acts = reconcile(&JobFacts {
             spec: &spec,
             attempts,
             requests: wishes,
@@ -200,7 +200,7 @@ fn a_kept_machine_whose_plan_has_lain_is_planned_anew() {
             (None, Some(attempt.plan.created + Duration::from_secs(12 * 3600 + 300)));
         change(&mut attempt);
         let (attempts, cloud) = ([attempt], known(&[kept()]));
-        let facts = Facts {
+        let facts = JobFacts {
             spec: &spec,
             attempts: &attempts,
             requests: &[],
@@ -316,7 +316,7 @@ fn the_next_attempt_waits_a_minute_where_the_kept_machine_of_the_last_was_not_ha
         });
         let (spec, attempts, cloud) =
             (ResolvedSpec { continues, ..spec() }, [attempt], known(views));
-        let facts = Facts {
+        let facts = JobFacts {
             spec: &spec,
             attempts: &attempts,
             requests: &[],
@@ -437,7 +437,7 @@ fn a_machine_that_cannot_be_stopped_is_ended_once_what_its_disk_holds_is_in_the_
             running.market = Market::OnDemand;
             let newest_checkpoint = newest.map(CheckpointNo::new);
             let (attempts, cloud) = ([open], known(&[running]));
-            let facts = Facts {
+            let facts = JobFacts {
                 spec: &spec,
                 attempts: &attempts,
                 requests: &[],

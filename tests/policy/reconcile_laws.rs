@@ -44,7 +44,7 @@ fn any_attempts() -> impl Strategy<Value = Vec<AttemptFacts>> {
                 let secs = Duration::from_secs;
                 attempts.push(AttemptFacts {
                     plan: plan(
-                        if local { market::Cloud::Local } else { market::Cloud::Aws },
+                        if local { market::CloudKind::Local } else { market::CloudKind::Aws },
                         number,
                         age,
                     )

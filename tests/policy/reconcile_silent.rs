@@ -10,7 +10,7 @@ use lamplighter::job::{
     Wish,
 };
 use lamplighter::market::{self, Market, Span};
-use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, Ended, Watched};
+use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, EndLookUp, Watched};
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, known, status, view, wish, words};
 
@@ -46,7 +46,7 @@ fn a_kept_machine_that_does_not_come_up_is_stopped_and_keeps_its_disk() {
     let heard =
         || AttemptFacts { status: Some(status(AttemptPhase::Running, ago(2000))), ..started(1801) };
     let spot = || InstanceView { market: Market::Spot, ..running() };
-    let local = || InstanceView { cloud: market::Cloud::Local, ..running() };
+    let local = || InstanceView { cloud: market::CloudKind::Local, ..running() };
     let cases: Vec<(&str, AttemptFacts, Vec<Request>, InstanceView, &str)> = vec![
         ("it has time yet", started(119), vec![], running(), "wait"),
         ("it has had its time", started(121), vec![], running(), "stop"),
@@ -101,7 +101,7 @@ fn what_was_stopped_so_has_failed_to_start_and_says_why() {
         stood: None,
     };
     let ended = || Watched {
-        ended: Ended { ending: Some(ending.clone()), ..Ended::default() },
+        ended: EndLookUp { ending: Some(ending.clone()), ..EndLookUp::default() },
         ..started(121).watched
     };
     let facts = AttemptFacts { watched: ended(), ..started(121) };

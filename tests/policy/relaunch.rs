@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use lamplighter::job::{AttemptRecord, EndedBecause, Refusal, Settled};
-use lamplighter::market::Cloud;
+use lamplighter::market::CloudKind;
 use lamplighter::policy::Wishes;
 use lamplighter::policy::lifecycle::relaunch::{self, Next};
 
@@ -18,7 +18,7 @@ fn young(number: u32, minutes: i64) -> AttemptRecord {
         ..settled(number, EndedBecause::Interrupted)
     };
     AttemptRecord {
-        plan: plan(Cloud::Aws, number, 60 * u64::try_from(minutes).unwrap() + 60).into(),
+        plan: plan(CloudKind::Aws, number, 60 * u64::try_from(minutes).unwrap() + 60).into(),
         settled: ended.into(),
     }
 }
@@ -110,7 +110,7 @@ fn the_eleventh_machine_within_an_hour_waits_until_the_first_is_an_hour_old() {
 #[test]
 fn a_job_without_a_limit_ends_where_a_machine_would_be_bought_for_it() {
     let mut bought = spec().spec;
-    bought.machine.cloud = Cloud::Aws;
+    bought.machine.cloud = CloudKind::Aws;
     for history in [&[][..], &[young(1, 15)]] {
         let Next::End { because, reason } =
             relaunch::next(&bought, history, &Wishes::default(), now())

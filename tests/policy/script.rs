@@ -2,7 +2,7 @@
 
 use lamplighter::instance::{Rates, Reading};
 use lamplighter::job::{IdleSpec, StallSpec};
-use lamplighter::policy::{IdleWatch, StallWatch, Standing, WatchAction, WatchVerdict};
+use lamplighter::policy::{Activity, IdleWatch, StallWatch, WatchAction, WatchVerdict};
 
 pub const MINUTE: f64 = 60.0;
 pub const HOUR: f64 = 3600.0;
@@ -142,11 +142,11 @@ impl Judged {
         &self.0.last().expect("a script has a first sample").1
     }
 
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> Activity {
         self.last().standing
     }
 
-    pub fn ever(&self, standing: Standing) -> bool {
+    pub fn ever(&self, standing: Activity) -> bool {
         self.0.iter().any(|(_, verdict)| verdict.standing == standing)
     }
 }

@@ -10,7 +10,7 @@ use lamplighter::job::{
 };
 use lamplighter::market::{Market, Span, Usd};
 use lamplighter::policy::lifecycle::reconcile::{
-    Act, AlarmSeen, AttemptFacts, Ended, Facts, Watched, reconcile,
+    Act, AlarmSeen, AttemptFacts, EndLookUp, JobFacts, Watched, reconcile,
 };
 
 use super::reconcile_facts::{
@@ -35,7 +35,7 @@ fn facts(heard_before: Option<u64>, recorded: bool, alarm: &str, seen: AlarmSeen
         recorded.then_some(Ending { format: RECORD_FORMAT, at, by, why, heard, stood: None });
     let mut facts = attempt(1, 7200);
     Arc::make_mut(&mut facts.plan).launch = Some(launch_request(alarm));
-    let watched = Watched { ended: Ended { ending, alarm: seen }, ..Watched::default() };
+    let watched = Watched { ended: EndLookUp { ending, alarm: seen }, ..Watched::default() };
     AttemptFacts {
         status: heard.map(|heard| status(AttemptPhase::Running, heard)),
         watched,
@@ -264,7 +264,7 @@ fn what_the_alarm_has_stopped_is_ended_and_what_a_person_has_stopped_is_left() {
     spec.spec.on.idle = Reaction::Stop;
     let attempts = [facts(Some(5), false, "cpu<=0.3 for 5m", AlarmSeen::RangAt(ago(ENDED + 1)))];
     let cloud = known(std::slice::from_ref(&stopped));
-    let facts = Facts {
+    let facts = JobFacts {
         spec: &spec,
         attempts: &attempts,
         requests: &[],
@@ -310,7 +310,7 @@ fn a_plan_that_has_lain_is_planned_anew_and_not_launched_with_the_rest_of_its_li
         facts.watched.missing_for = Duration::from_secs(missing_for);
         let attempts = [facts];
         let cloud = known(&[]);
-        reconcile(&Facts {
+        reconcile(&JobFacts {
             spec,
             attempts: &attempts,
             requests: &[],

@@ -21,7 +21,7 @@ fn offer(kind: &str, model: &str, gpus: u32, micros: i64) -> Offer {
         gpus,
         market: Market::OnDemand,
         price,
-        ..plan(market::Cloud::Aws, 1, 0).offer
+        ..plan(market::CloudKind::Aws, 1, 0).offer
     }
 }
 
@@ -179,7 +179,7 @@ fn work_beyond_what_was_said_is_ranked_by_the_hour() {
         ..outcome(1, EndedBecause::Interrupted)
     });
     let long = AttemptRecord {
-        plan: Plan { offer: offers[1].clone(), ..plan(market::Cloud::Aws, 1, 600) }.into(),
+        plan: Plan { offer: offers[1].clone(), ..plan(market::CloudKind::Aws, 1, 600) }.into(),
         settled: ended.into(),
     };
     assert_eq!(order(&placed(&spec, &offers, &[long])), ["g5.12xlarge", "g5.xlarge"]);
@@ -201,7 +201,7 @@ fn ran(offer: &Offer, secs_per_step: f64) -> AttemptRecord {
         ..outcome(1, EndedBecause::Interrupted)
     });
     AttemptRecord {
-        plan: Plan { offer: offer.clone(), ..plan(market::Cloud::Aws, 1, 600) }.into(),
+        plan: Plan { offer: offer.clone(), ..plan(market::CloudKind::Aws, 1, 600) }.into(),
         settled: ended.into(),
     }
 }

@@ -3,7 +3,7 @@
 use lamplighter::instance::{Rates, Reading};
 use lamplighter::job::StallSpec;
 use lamplighter::market::Span;
-use lamplighter::policy::{StallWatch, Standing, WatchAction};
+use lamplighter::policy::{Activity, StallWatch, WatchAction};
 use proptest::prelude::*;
 
 use crate::script::{HOUR, MINUTE, Script};
@@ -58,7 +58,7 @@ fn a_workload_that_hangs_before_its_first_mark_after_a_restart_is_known_to_repor
     watch.started_again();
     let hung = Script::live().phase(HOUR, spin).series;
     let last = hung.iter().map(|rates| watch.step(rates, 0)).last().unwrap();
-    assert_eq!((last.standing, last.action), (Standing::Stalled, WatchAction::Restart));
+    assert_eq!((last.standing, last.action), (Activity::Stalled, WatchAction::Restart));
 }
 
 /// A checkpoint lives longer than its machine: what the script did there is known on the next one.
@@ -195,7 +195,7 @@ fn any_mark_is_progress() {
         }
         let judged = script.stall();
         assert_eq!(judged.action_at(WatchAction::Notify), None, "{name}");
-        assert_eq!(judged.standing(), Standing::Busy, "{name}");
+        assert_eq!(judged.standing(), Activity::Busy, "{name}");
     }
 }
 
@@ -234,7 +234,7 @@ fn a_job_that_never_reports_is_only_told_about() {
         .map(|(t, _)| *t)
         .collect();
     assert_eq!((told[0], told[told.len() - 1]), (HOUR, HOUR + 3.0 * MINUTE - 10.0), "for one rung");
-    assert_eq!(judged.standing(), Standing::Busy);
+    assert_eq!(judged.standing(), Activity::Busy);
 }
 
 /// Its lines wait in a buffer of its own: a configuration that fills it at once, and then a line a
@@ -245,7 +245,7 @@ fn one_early_line_is_no_rhythm() {
     let judged = Script::live().phase(10.0, lines).phase(10.0 * HOUR, spin).stall();
     assert_eq!(judged.action_at(WatchAction::Notify), Some(HOUR + 10.0), "somebody is told once");
     assert_eq!(judged.action_at(WatchAction::Restart), None);
-    assert_eq!(judged.standing(), Standing::Busy);
+    assert_eq!(judged.standing(), Activity::Busy);
     // The file names a short window: it is meant for signs that come.
     let spec = StallSpec { window: Some(Span::from_secs(30)), ..StallSpec::default() };
     let judged = Script::new(crate::script::Sight::Tree, 1.0)
@@ -347,20 +347,20 @@ fn five_steps_that_the_job_tells_are_judged_after_three_windows() {
 fn without_anything_to_watch_for_it_is_not_judged() {
     let blind = |rates: &mut Rates| rates.log_bytes = Reading::Absent;
     let judged = Script::live().phase(10.0 * HOUR, blind).stall();
-    assert_eq!((judged.standing(), judged.action_at(WatchAction::Notify)), (Standing::Busy, None));
+    assert_eq!((judged.standing(), judged.action_at(WatchAction::Notify)), (Activity::Busy, None));
 }
 
 #[test]
 fn unknown_marks_stand_still() {
     let lost = |rates: &mut Rates| rates.log_bytes = Reading::unknown("the log cannot be read");
     let judged = Script::live().phase(HOUR, step).phase(10.0 * HOUR, lost).stall();
-    assert_eq!((judged.standing(), judged.last().action), (Standing::Unknown, WatchAction::None));
+    assert_eq!((judged.standing(), judged.last().action), (Activity::Unknown, WatchAction::None));
 }
 
 #[test]
 fn a_sleeping_laptop_is_not_a_stall() {
     let judged = Script::live().phase(HOUR, step).gap(9.0 * HOUR).stall();
-    assert_eq!(judged.standing(), Standing::Busy);
+    assert_eq!(judged.standing(), Activity::Busy);
 }
 
 #[test]
@@ -389,7 +389,7 @@ proptest! {
             script = script.phase(pause, spin).phase(10.0, step);
         }
         let judged = script.stall_with(&spec);
-        prop_assert!(!judged.ever(Standing::Stalled));
+        prop_assert!(!judged.ever(Activity::Stalled));
     }
 
     /// The rungs come in order and each gets its time.

@@ -7,15 +7,15 @@ use lamplighter::job::{
 use lamplighter::market::{Market, Span};
 use lamplighter::policy::lifecycle::checkpoint_rollback::StartUp;
 use lamplighter::policy::{
-    Afterwards, Decision, EndWish, Facts, HardwareFault, MoveWish, Reached, Stage, Standing, Step,
-    Warning, WatchAction, WatchVerdict, WorkloadFact, supervise,
+    Activity, Afterwards, Decision, EndWish, HardwareFault, MoveWish, Reached, SuperviseFacts,
+    SuperviseStep, Warning, WatchAction, WatchVerdict, WorkloadFact, WorkloadStage, supervise,
 };
 
 fn at(secs: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + secs).unwrap()
 }
 
-fn verdict(standing: Standing, action: WatchAction) -> WatchVerdict {
+fn verdict(standing: Activity, action: WatchAction) -> WatchVerdict {
     WatchVerdict::new(standing, action, "because")
 }
 
@@ -31,7 +31,7 @@ struct World {
     wish: Option<EndWish>,
     moves: Option<MoveWish>,
     limit: Option<Reached>,
-    stage: Stage,
+    stage: WorkloadStage,
     setup_for: Option<Span>,
     told: bool,
     left_behind: u32,
@@ -49,15 +49,15 @@ impl Default for World {
             on: OnSpec::default(),
             retries: RetriesSpec::default(),
             hardware: None,
-            stall: verdict(Standing::Busy, WatchAction::None),
-            idle: verdict(Standing::Busy, WatchAction::None),
+            stall: verdict(Activity::Busy, WatchAction::None),
+            idle: verdict(Activity::Busy, WatchAction::None),
             workload: WorkloadFact::Running,
             warning: Warning::None,
             over_by: None,
             wish: None,
             moves: None,
             limit: None,
-            stage: Stage::Main,
+            stage: WorkloadStage::Main,
             setup_for: None,
             told: false,
             left_behind: 0,
@@ -72,7 +72,7 @@ impl Default for World {
 }
 
 impl World {
-    fn step(&self) -> Step {
+    fn step(&self) -> SuperviseStep {
         self.decision().step
     }
 
@@ -81,7 +81,7 @@ impl World {
     }
 
     fn decision(&self) -> Decision {
-        supervise(&Facts {
+        supervise(&SuperviseFacts {
             now: at(0),
             on: &self.on,
             retries: &self.retries,
@@ -110,7 +110,7 @@ impl World {
 
     fn because(&self) -> Option<EndedBecause> {
         match self.step() {
-            Step::End(end) => Some(end.because),
+            SuperviseStep::End(end) => Some(end.because),
             _ => None,
         }
     }
@@ -119,7 +119,7 @@ impl World {
 fn exit(code: i32) -> WorkloadFact {
     WorkloadFact::Ended {
         exit: ExitStatus { code: Some(code), ..ExitStatus::default() },
-        stage: Stage::Main,
+        stage: WorkloadStage::Main,
     }
 }
 
@@ -129,9 +129,9 @@ fn moves() -> Option<MoveWish> {
 
 #[test]
 fn the_order_of_verdicts() {
-    let mut world = World { idle: verdict(Standing::Idle, WatchAction::Stop), ..World::default() };
+    let mut world = World { idle: verdict(Activity::Idle, WatchAction::Stop), ..World::default() };
     assert_eq!(world.because(), Some(EndedBecause::Idle));
-    world.stall = verdict(Standing::Stalled, WatchAction::Stop);
+    world.stall = verdict(Activity::Stalled, WatchAction::Stop);
     assert_eq!(world.because(), Some(EndedBecause::Stalled));
     world.workload = exit(3);
     assert_eq!(world.because(), Some(EndedBecause::Failed));
@@ -157,7 +157,7 @@ fn the_order_of_verdicts() {
 #[test]
 fn what_ends_after_a_notice_is_over_before_the_machine_is_taken() {
     let by = |world: World| match world.step() {
-        Step::End(end) => end.by,
+        SuperviseStep::End(end) => end.by,
         step => panic!("{step:?}"),
     };
     let wish = || Some(EndWish { cancel: false, by: "me".into(), at: Timestamp::UNIX_EPOCH });
@@ -184,13 +184,13 @@ fn what_ends_after_a_notice_is_over_before_the_machine_is_taken() {
 fn between_two_starts_only_what_ends_an_attempt_from_outside_counts() {
     let mut world = World {
         workload: WorkloadFact::Between,
-        stall: verdict(Standing::Stalled, WatchAction::Stop),
-        idle: verdict(Standing::Idle, WatchAction::Stop),
+        stall: verdict(Activity::Stalled, WatchAction::Stop),
+        idle: verdict(Activity::Idle, WatchAction::Stop),
         done_for: Some(Span::from_secs(3600)),
         warning: Warning::Save,
         ..World::default()
     };
-    assert_eq!(world.step(), Step::Continue);
+    assert_eq!(world.step(), SuperviseStep::Continue);
     world.moves = moves();
     assert_eq!(world.because(), None, "the workload said that it is done");
     world.done_for = None;
@@ -209,16 +209,16 @@ fn between_two_starts_only_what_ends_an_attempt_from_outside_counts() {
 
 #[test]
 fn being_told_of_a_stall_does_not_keep_an_idle_machine() {
-    let mut world = World { idle: verdict(Standing::Idle, WatchAction::Stop), ..World::default() };
+    let mut world = World { idle: verdict(Activity::Idle, WatchAction::Stop), ..World::default() };
     for action in [WatchAction::Notify, WatchAction::Stacks] {
-        world.stall = verdict(Standing::Stalled, action);
+        world.stall = verdict(Activity::Stalled, action);
         assert_eq!(world.because(), Some(EndedBecause::Idle));
     }
-    world.stall = verdict(Standing::Stalled, WatchAction::Restart);
-    assert_eq!(world.step(), Step::Restart { after: Span::ZERO });
-    world.stall = verdict(Standing::Stalled, WatchAction::Stacks);
+    world.stall = verdict(Activity::Stalled, WatchAction::Restart);
+    assert_eq!(world.step(), SuperviseStep::Restart { after: Span::ZERO });
+    world.stall = verdict(Activity::Stalled, WatchAction::Stacks);
     world.on.idle = Reaction::Notify;
-    assert_eq!(world.step(), Step::Stacks);
+    assert_eq!(world.step(), SuperviseStep::Stacks);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_limits_end_is_over_when_the_limit_falls() {
         limit: Some(Reached { because: EndedBecause::Budget, reason, by: at(60) }),
         ..World::default()
     };
-    assert!(matches!(world.step(), Step::End(end) if end.by == Some(at(60))));
+    assert!(matches!(world.step(), SuperviseStep::End(end) if end.by == Some(at(60))));
 }
 
 /// A setup that compiles for half an hour prints nothing; restarting it as the command would run
@@ -237,12 +237,12 @@ fn a_limits_end_is_over_when_the_limit_falls() {
 fn setup_is_not_watched() {
     for action in [WatchAction::Restart, WatchAction::Stop] {
         let world = World {
-            stage: Stage::Setup,
-            stall: verdict(Standing::Stalled, action),
-            idle: verdict(Standing::Idle, action),
+            stage: WorkloadStage::Setup,
+            stall: verdict(Activity::Stalled, action),
+            idle: verdict(Activity::Idle, action),
             ..World::default()
         };
-        assert_eq!(world.step(), Step::Continue);
+        assert_eq!(world.step(), SuperviseStep::Continue);
     }
 }
 
@@ -250,26 +250,26 @@ fn setup_is_not_watched() {
 fn unknown_never_stops() {
     for action in [WatchAction::None, WatchAction::Notify, WatchAction::Stop] {
         let world = World {
-            idle: verdict(Standing::Unknown, action),
-            stall: verdict(Standing::Unknown, action),
+            idle: verdict(Activity::Unknown, action),
+            stall: verdict(Activity::Unknown, action),
             ..World::default()
         };
-        assert_eq!(world.step(), Step::Continue);
+        assert_eq!(world.step(), SuperviseStep::Continue);
     }
 }
 
 #[test]
 fn notify_in_the_job_file_means_that_the_work_goes_on() {
-    let mut world = World { idle: verdict(Standing::Idle, WatchAction::Stop), ..World::default() };
+    let mut world = World { idle: verdict(Activity::Idle, WatchAction::Stop), ..World::default() };
     world.on.idle = Reaction::Notify;
-    assert_eq!(world.step(), Step::Notify);
+    assert_eq!(world.step(), SuperviseStep::Notify);
 }
 
 #[test]
 fn failures_are_retried_as_often_as_the_spec_says() {
     let mut world = World { workload: exit(7), ..World::default() };
     world.retries = RetriesSpec { max: 2, exit_codes: vec![7], delay: Span::from_secs(5) };
-    assert_eq!(world.step(), Step::Restart { after: Span::from_secs(5) });
+    assert_eq!(world.step(), SuperviseStep::Restart { after: Span::from_secs(5) });
     world.retries_used = 2;
     assert_eq!(world.because(), Some(EndedBecause::Failed));
     world.retries_used = 0;
@@ -281,9 +281,9 @@ fn failures_are_retried_as_often_as_the_spec_says() {
 fn a_setup_that_worked_ends_nothing_and_one_that_failed_does() {
     let setup = |code| WorkloadFact::Ended {
         exit: ExitStatus { code: Some(code), ..ExitStatus::default() },
-        stage: Stage::Setup,
+        stage: WorkloadStage::Setup,
     };
-    assert_eq!(World { workload: setup(0), ..World::default() }.step(), Step::Continue);
+    assert_eq!(World { workload: setup(0), ..World::default() }.step(), SuperviseStep::Continue);
     assert_eq!(
         World { workload: setup(1), ..World::default() }.because(),
         Some(EndedBecause::SetupFailed)
@@ -293,7 +293,7 @@ fn a_setup_that_worked_ends_nothing_and_one_that_failed_does() {
 #[test]
 fn a_process_that_is_done_but_stuck_is_ended_as_a_success() {
     let mut world = World { done_for: Some(Span::from_secs(299)), ..World::default() };
-    assert_eq!(world.step(), Step::Continue);
+    assert_eq!(world.step(), SuperviseStep::Continue);
     world.done_for = Some(Span::from_secs(300));
     assert_eq!(world.because(), Some(EndedBecause::Succeeded));
 }
@@ -311,9 +311,9 @@ fn a_lost_gpu_is_to_blame_for_a_workload_that_failed_and_no_retry_there_helps() 
     let retries = RetriesSpec { max: 3, ..RetriesSpec::default() };
     let on = OnSpec { failure: Reaction::Keep(Span::from_secs(3600)), ..OnSpec::default() };
     let mut world = World { workload: exit(1), retries, on, ..World::default() };
-    assert!(matches!(world.step(), Step::Restart { .. }));
+    assert!(matches!(world.step(), SuperviseStep::Restart { .. }));
     world.hardware = Some(fault(0));
-    let Step::End(end) = world.step() else { panic!("it ends: {:?}", world.step()) };
+    let SuperviseStep::End(end) = world.step() else { panic!("it ends: {:?}", world.step()) };
     assert_eq!(
         (end.because, end.save),
         (EndedBecause::HardwareLost, false),
@@ -329,22 +329,25 @@ fn a_lost_gpu_is_to_blame_for_a_workload_that_failed_and_no_retry_there_helps() 
     assert_eq!(world.because(), Some(EndedBecause::Succeeded), "finished work is finished");
     world.workload = WorkloadFact::Ended {
         exit: ExitStatus { code: None, signal: Some(9), oom: true },
-        stage: Stage::Main,
+        stage: WorkloadStage::Main,
     };
-    assert!(matches!(world.step(), Step::Restart { .. }), "want of memory explains itself");
+    assert!(
+        matches!(world.step(), SuperviseStep::Restart { .. }),
+        "want of memory explains itself"
+    );
 }
 
 #[test]
 fn want_of_memory_is_retried_as_often_as_any_failure_and_is_the_reason_then() {
     let oom = WorkloadFact::Ended {
         exit: ExitStatus { code: None, signal: Some(9), oom: true },
-        stage: Stage::Main,
+        stage: WorkloadStage::Main,
     };
     let retries = RetriesSpec { max: 2, ..RetriesSpec::default() };
     let mut world = World { workload: oom, retries, ..World::default() };
     for used in 0..2 {
         world.retries_used = used;
-        assert!(matches!(world.step(), Step::Restart { .. }), "{used}");
+        assert!(matches!(world.step(), SuperviseStep::Restart { .. }), "{used}");
     }
     world.retries_used = 2;
     assert_eq!(world.because(), Some(EndedBecause::OutOfMemory));
@@ -355,11 +358,11 @@ fn a_lost_gpu_ends_nothing_while_the_work_goes_on_and_saves_what_hangs_in_it() {
     let mut world = World { hardware: Some(fault(179)), ..World::default() };
     assert_eq!(world.because(), None);
     world.hardware = Some(fault(180));
-    let Step::End(end) = world.step() else { panic!("it ends: {:?}", world.step()) };
+    let SuperviseStep::End(end) = world.step() else { panic!("it ends: {:?}", world.step()) };
     assert_eq!((end.because, end.save), (EndedBecause::HardwareLost, true));
-    world.stage = Stage::Setup;
+    world.stage = WorkloadStage::Setup;
     assert_eq!(world.because(), None, "a setup says nothing for long");
-    world.stage = Stage::Main;
+    world.stage = WorkloadStage::Main;
     world.wish = Some(EndWish { cancel: true, by: "me".into(), at: at(0) });
     assert_eq!(
         world.because(),
@@ -372,7 +375,7 @@ fn a_lost_gpu_ends_nothing_while_the_work_goes_on_and_saves_what_hangs_in_it() {
 fn a_machine_whose_work_is_over_waits_for_whoever_types_there() {
     let half = Span::from_secs(30 * 60);
     let then = |world: &World| match world.step() {
-        Step::End(end) => end.then,
+        SuperviseStep::End(end) => end.then,
         other => panic!("it ends: {other:?}"),
     };
     let typed = |secs: u64| Some(Span::from_secs(secs));
@@ -419,13 +422,13 @@ fn a_machine_whose_work_is_over_waits_for_whoever_types_there() {
 #[test]
 fn a_setup_ends_by_its_own_limit_and_by_silence() {
     let setup = |secs| World {
-        stage: Stage::Setup,
+        stage: WorkloadStage::Setup,
         setup_for: Some(Span::from_secs(secs)),
         ..World::default()
     };
-    let silent = |secs| World { idle: verdict(Standing::Idle, WatchAction::Stop), ..setup(secs) };
+    let silent = |secs| World { idle: verdict(Activity::Idle, WatchAction::Stop), ..setup(secs) };
     let because = |world: World| match world.step() {
-        Step::End(end) => Some((end.because, end.save)),
+        SuperviseStep::End(end) => Some((end.because, end.save)),
         _ => None,
     };
     assert_eq!(because(setup(3599)), None, "it compiles");
@@ -438,7 +441,7 @@ fn a_setup_ends_by_its_own_limit_and_by_silence() {
         Some((EndedBecause::SetupFailed, false))
     );
     assert_eq!(
-        because(World { stage: Stage::Main, ..setup(3600) }),
+        because(World { stage: WorkloadStage::Main, ..setup(3600) }),
         None,
         "the command has its own rules"
     );
@@ -449,7 +452,7 @@ fn a_setup_ends_by_its_own_limit_and_by_silence() {
 fn a_command_that_leaves_its_work_behind_at_once_has_not_succeeded() {
     let exit = ExitStatus { code: Some(0), ..ExitStatus::default() };
     let ended = |in_background, ran: Option<u64>| {
-        let workload = WorkloadFact::Ended { exit, stage: Stage::Main };
+        let workload = WorkloadFact::Ended { exit, stage: WorkloadStage::Main };
         let world = World {
             workload,
             in_background,
@@ -457,7 +460,7 @@ fn a_command_that_leaves_its_work_behind_at_once_has_not_succeeded() {
             ..World::default()
         };
         match world.step() {
-            Step::End(end) => end.because,
+            SuperviseStep::End(end) => end.because,
             step => panic!("{step:?}"),
         }
     };
@@ -469,11 +472,11 @@ fn a_command_that_leaves_its_work_behind_at_once_has_not_succeeded() {
     let daemon = World {
         left_behind: 1,
         ran_for: Some(Span::ZERO),
-        workload: WorkloadFact::Ended { exit, stage: Stage::Main },
+        workload: WorkloadFact::Ended { exit, stage: WorkloadStage::Main },
         ..World::default()
     };
     assert!(
-        matches!(daemon.step(), Step::End(end) if end.because == EndedBecause::Succeeded),
+        matches!(daemon.step(), SuperviseStep::End(end) if end.because == EndedBecause::Succeeded),
         "it has a session of its own"
     );
     let advice = "; a process that it left in the background is ended with it: a command that ends with `wait` waits for such work";
@@ -484,17 +487,17 @@ fn a_command_that_leaves_its_work_behind_at_once_has_not_succeeded() {
 /// checkpoint.
 #[test]
 fn end_that_nobody_saw_is_lost_and_not_failed() {
-    let unseen = WorkloadFact::Ended { exit: ExitStatus::default(), stage: Stage::Main };
+    let unseen = WorkloadFact::Ended { exit: ExitStatus::default(), stage: WorkloadStage::Main };
     let world = World { workload: unseen, ..World::default() };
     assert!(
-        matches!(world.step(), Step::End(end) if end.because == EndedBecause::Lost),
+        matches!(world.step(), SuperviseStep::End(end) if end.because == EndedBecause::Lost),
         "{:?}",
         world.step()
     );
     assert!(world.reason().contains("its end was not seen"), "{}", world.reason());
     let killed = WorkloadFact::Ended {
         exit: ExitStatus { signal: Some(9), ..ExitStatus::default() },
-        stage: Stage::Main,
+        stage: WorkloadStage::Main,
     };
     assert_eq!(
         World { workload: killed, ..World::default() }.because(),
@@ -504,7 +507,7 @@ fn end_that_nobody_saw_is_lost_and_not_failed() {
     assert!(
         matches!(
             World { workload: unseen, retries, ..World::default() }.step(),
-            Step::Restart { .. }
+            SuperviseStep::Restart { .. }
         ),
         "a retry is cheaper"
     );
@@ -519,14 +522,18 @@ fn an_end_by_the_service_manager_is_neither_success_nor_failure() {
         ExitStatus { code: Some(143), ..ExitStatus::default() },
         ExitStatus::default(),
     ] {
-        for stage in [Stage::Main, Stage::Setup] {
+        for stage in [WorkloadStage::Main, WorkloadStage::Setup] {
             let world = World {
                 workload: WorkloadFact::Ended { exit, stage },
                 stage,
                 told: true,
                 ..World::default()
             };
-            assert_eq!(world.step(), Step::Restart { after: Span::ZERO }, "{exit:?} {stage:?}");
+            assert_eq!(
+                world.step(),
+                SuperviseStep::Restart { after: Span::ZERO },
+                "{exit:?} {stage:?}"
+            );
         }
     }
 }
@@ -549,15 +556,15 @@ fn a_start_that_dies_of_its_checkpoint_goes_back_before_it_is_retried() {
         workload,
         ..World::default()
     };
-    assert_eq!(world(&start, exit(1)).step(), Step::GoBack { before: start.from });
+    assert_eq!(world(&start, exit(1)).step(), SuperviseStep::GoBack { before: start.from });
     let beside = StartUp { exact: false, ..start.clone() };
     assert_eq!(
         world(&beside, exit(1)).step(),
-        Step::GoBack { before: start.from.next() },
+        SuperviseStep::GoBack { before: start.from.next() },
         "first to that one itself"
     );
     let twice = StartUp { times: 2, ..start.clone() };
-    assert!(matches!(world(&twice, exit(1)).step(), Step::Restart { .. }));
+    assert!(matches!(world(&twice, exit(1)).step(), SuperviseStep::Restart { .. }));
     let hardware = World { hardware: Some(fault(0)), ..world(&start, exit(1)) };
     assert_eq!(hardware.because(), Some(EndedBecause::HardwareLost));
     let stopped = World {

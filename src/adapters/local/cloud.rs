@@ -240,7 +240,7 @@ impl LocalCloud {
         };
         Ok(Some(InstanceView {
             id: record.instance,
-            cloud: market::Cloud::Local,
+            cloud: market::CloudKind::Local,
             region: Region::new("local"),
             instance_type: "workstation".into(),
             // The plan knows which market a local machine stands for.

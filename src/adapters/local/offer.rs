@@ -11,7 +11,7 @@ use crate::market::{self, Arch, Market, Offer, Region, Usd, UsdPerHour, Zone};
 pub fn offer(zone: Zone, machine: &MachineSpec) -> Offer {
     let market = if machine.market == MarketChoice::Spot { Market::Spot } else { Market::OnDemand };
     Offer {
-        cloud: market::Cloud::Local,
+        cloud: market::CloudKind::Local,
         region: Region::new("local"),
         zone,
         instance_type: "workstation".into(),
@@ -31,7 +31,7 @@ pub fn offer(zone: Zone, machine: &MachineSpec) -> Offer {
 /// The work folder of a stopped machine, its disk; `None`: the machine is not stopped.
 pub(crate) fn kept_disk(view: &InstanceView, machines: &Path) -> Option<Residue> {
     (view.state == InstanceState::Stopped).then(|| Residue {
-        cloud: market::Cloud::Local,
+        cloud: market::CloudKind::Local,
         region: view.region.clone(),
         kind: "folder".into(),
         id: machines.join(&view.id).join("work").display().to_string(),

@@ -112,7 +112,7 @@ pub(super) mod tests {
 
     /// A request as it came over the wire.
     #[derive(Clone, Debug)]
-    struct Seen {
+    struct SeenRequest {
         head: String,
         body: Value,
     }
@@ -120,7 +120,7 @@ pub(super) mod tests {
     /// A server of HTTP that gives these answers in turn, and then the last again.
     struct HttpServer {
         port: u16,
-        seen: Arc<Mutex<Vec<Seen>>>,
+        seen: Arc<Mutex<Vec<SeenRequest>>>,
     }
 
     impl HttpServer {
@@ -140,7 +140,7 @@ pub(super) mod tests {
             HttpServer { port, seen }
         }
 
-        fn seen(&self) -> Vec<Seen> {
+        fn seen(&self) -> Vec<SeenRequest> {
             self.seen.lock().expect("no test panics with it").clone()
         }
 
@@ -149,7 +149,7 @@ pub(super) mod tests {
         }
     }
 
-    async fn answer_one(stream: TcpStream, answer: &str) -> Seen {
+    async fn answer_one(stream: TcpStream, answer: &str) -> SeenRequest {
         let mut stream = BufReader::new(stream);
         let (mut head, mut length) = (String::new(), 0);
         loop {
@@ -171,7 +171,7 @@ pub(super) mod tests {
             said.len()
         );
         stream.write_all(answer.as_bytes()).await.expect("it listens");
-        Seen { head, body: serde_json::from_slice(&body).expect("JSON") }
+        SeenRequest { head, body: serde_json::from_slice(&body).expect("JSON") }
     }
 
     fn channels(channel: ChannelSpec) -> NotifyChannels {
@@ -225,7 +225,7 @@ pub(super) mod tests {
             .tell(&notification("idle"))
             .await
             .expect("it is told");
-        let Seen { head, body } = server.seen().remove(0);
+        let SeenRequest { head, body } = server.seen().remove(0);
         assert!(head.starts_with("POST / HTTP/1.1"), "{head}");
         assert!(head.contains("authorization: Bearer tk_secret"), "{head}");
         assert_eq!((&body["topic"], &body["priority"]), (&"my-topic".into(), &4.into()));

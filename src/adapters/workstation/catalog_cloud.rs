@@ -117,7 +117,7 @@ fn extras(catalog: &Catalog, region: &Region, disk_gib: u32) -> Option<(UsdPerHo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::market::{Cloud as Word, Market};
+    use crate::market::{CloudKind as Word, Market};
 
     async fn supply(machine: MachineSpec, regions: &[&str]) -> Supply {
         let cloud =

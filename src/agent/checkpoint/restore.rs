@@ -22,8 +22,8 @@ use super::upload::FILES_MAX;
 use crate::agent::report::journal::Journal;
 use crate::agent::report::retry_sender::{Outbox, RetryDelay, chain};
 use crate::agent::startup::fetch_status::Fetching;
-use crate::job::{CheckpointFile, CheckpointNo, JobId, Manifest, StoredKind};
-use crate::jobdir::{JobDir, JobDirError, What, layout};
+use crate::job::{CheckpointNo, JobId, Manifest, ManifestEntry, StoredKind};
+use crate::jobdir::{EventDetail, JobDir, JobDirError, layout};
 use crate::ports::StoreError;
 
 /// Parallel downloads, bounded for the same reason as uploads.
@@ -124,7 +124,7 @@ pub async fn restore(
                 manifest.number
             );
             tracing::warn!("{text}");
-            journal.record(What::Attention { text });
+            journal.record(EventDetail::Attention { text });
             outbox.keep(
                 STATE_FILE,
                 &CheckpointState {
@@ -137,7 +137,7 @@ pub async fn restore(
         }
     };
     remember(outbox, folder, &manifest, own, CheckpointState::default());
-    journal.record(What::Resumed { checkpoint: manifest.summary(), went_back: None });
+    journal.record(EventDetail::Resumed { checkpoint: manifest.summary(), went_back: None });
     Ok(Some(manifest))
 }
 
@@ -248,7 +248,7 @@ pub(crate) async fn try_all(
 }
 
 fn pass_over(journal: &Journal, number: CheckpointNo, why: &DamagedCheckpoint) {
-    journal.record(What::Attention {
+    journal.record(EventDetail::Attention {
         text: format!("checkpoint {number} cannot be used and is passed over: {}", chain(why)),
     });
 }
@@ -296,7 +296,7 @@ async fn fetch(
         clear(outbox, folder, shipped).await.map_err(FetchStop::Disk)?;
     }
     // Scripts find the newest file by modification time, or by its position in the folder.
-    let mut files: Vec<(usize, &CheckpointFile)> = manifest.files.iter().enumerate().collect();
+    let mut files: Vec<(usize, &ManifestEntry)> = manifest.files.iter().enumerate().collect();
     files.sort_by_key(|(_, file)| file.modified);
     for (index, file) in files {
         if let Some(modified) = file.modified
@@ -340,7 +340,7 @@ pub(crate) async fn clear(outbox: &Outbox, folder: &Path, shipped: &[String]) ->
 /// both.
 fn newer_on_disk(outbox: &Outbox, manifest: &Manifest, folder: &Path) -> Option<String> {
     let saved = i64::try_from(manifest.created.as_nanosecond()).unwrap_or(i64::MAX);
-    let is_newer = |file: &&CheckpointFile| {
+    let is_newer = |file: &&ManifestEntry| {
         let stamp = outbox.files.stamp(&folder.join(&file.path)).ok().flatten();
         stamp.is_some_and(|stamp| stamp.modified_nanos > saved)
     };
@@ -388,7 +388,7 @@ fn check(manifest: &Manifest) -> Result<(), DamagedCheckpoint> {
 
 async fn download(
     outbox: &Outbox,
-    file: &CheckpointFile,
+    file: &ManifestEntry,
     to: PathBuf,
     come: &Arc<AtomicU64>,
 ) -> Result<(), FetchStop> {
@@ -442,7 +442,7 @@ mod tests {
     use crate::job::{AttemptNo, CheckpointLink, RECORD_FORMAT};
 
     fn manifest(paths: &[(&str, &str)]) -> Manifest {
-        let file = |(path, key): &(&str, &str)| CheckpointFile {
+        let file = |(path, key): &(&str, &str)| ManifestEntry {
             path: (*path).into(),
             bytes: 1,
             sha256: "00".into(),

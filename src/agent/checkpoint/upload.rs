@@ -26,7 +26,7 @@ use super::persisted_state::{
 };
 use crate::agent::report::retry_sender::{Outbox, RetryDelay, chain};
 use crate::job::{
-    CheckpointFile, CheckpointLink, CheckpointNo, Manifest, STEP_FILE_BYTES_MAX, checkpoint_step,
+    CheckpointLink, CheckpointNo, Manifest, ManifestEntry, STEP_FILE_BYTES_MAX, checkpoint_step,
     may_tell_step,
 };
 use crate::jobdir::{JobDirError, layout, unless_damaged};
@@ -172,7 +172,7 @@ pub(crate) enum TornUpload {
     NotDurable(String),
 }
 
-pub(crate) struct Sent {
+pub(crate) struct SentCheckpoint {
     pub manifest: Manifest,
     pub left_out: UnsendableFiles,
 }
@@ -237,7 +237,7 @@ const FAILURES_TOLD: u32 = 3;
 impl UploadTry {
     /// Sends the new files, then the manifest. Holds files first where possible, so that rotation
     /// and the next save tear nothing. Only a new file still shows that the picture was incomplete.
-    pub(crate) async fn run(mut self) -> Result<Sent, TornUpload> {
+    pub(crate) async fn run(mut self) -> Result<SentCheckpoint, TornUpload> {
         let begun = self.outbox.clock.mono();
         let held = self.hold().await;
         let sent = match &held {
@@ -284,7 +284,7 @@ impl UploadTry {
             .await;
         let created = *created.lock().expect("never held over a panic");
         if created == Some(Created::New) {
-            Ok(Sent { manifest: self.manifest, left_out })
+            Ok(SentCheckpoint { manifest: self.manifest, left_out })
         } else {
             Err(TornUpload::Number)
         }
@@ -499,7 +499,7 @@ impl UploadTry {
         self.picture.iter().filter_map(why).collect()
     }
 
-    fn files(&self) -> Result<Vec<CheckpointFile>, TornUpload> {
+    fn files(&self) -> Result<Vec<ManifestEntry>, TornUpload> {
         let (stored, unfit) =
             (self.contents.lock(), self.unfit.lock().expect("never held over a panic"));
         let entry = |file: &TreeFile| {
@@ -507,7 +507,7 @@ impl UploadTry {
                 stored.get(&ContentIdentity::of(file.stamp)).cloned().ok_or(TornUpload::Folder)?;
             let (bytes, modified) =
                 (bytes.unwrap_or(file.stamp.bytes), Some(file.stamp.modified_nanos));
-            Ok(CheckpointFile {
+            Ok(ManifestEntry {
                 path: file.path.clone(),
                 bytes,
                 sha256,
@@ -523,7 +523,7 @@ impl UploadTry {
     }
 }
 
-fn holds_all(before: &Manifest, files: &[CheckpointFile]) -> bool {
+fn holds_all(before: &Manifest, files: &[ManifestEntry]) -> bool {
     files.iter().all(|file| {
         before.files.iter().any(|kept| (&kept.path, &kept.sha256) == (&file.path, &file.sha256))
     })

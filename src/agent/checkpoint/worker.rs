@@ -14,13 +14,13 @@ use super::completeness::folder_watch::FolderWatch;
 use super::completeness::workload_signals::{EarlierSigns, WorkloadSigns};
 use super::persisted_state::{STATE_FILE, UnsendableFiles, not_kept};
 use super::save_request::{PendingSave, SaveRequest, Saved};
-use super::upload::{CheckpointNumbers, Sent, TornUpload, UploadTry, numbers, release};
+use super::upload::{CheckpointNumbers, SentCheckpoint, TornUpload, UploadTry, numbers, release};
 use super::worker_state::{SaveTrouble, WorkerState};
 use crate::agent::report::journal::Journal;
 use crate::job::{
     CheckpointLink, CheckpointNo, CheckpointSummary, Manifest, NEVER_RESTS, RECORD_FORMAT,
 };
-use crate::jobdir::What;
+use crate::jobdir::EventDetail;
 use crate::market::Span;
 use crate::ports::ClockLead;
 
@@ -85,7 +85,7 @@ pub(crate) struct Worker {
 }
 
 enum UploadEnd {
-    Done(Sent),
+    Done(SentCheckpoint),
     Torn(TornUpload),
     OutOfTime { sent: u64, total: u64 },
 }
@@ -329,7 +329,7 @@ impl Worker {
     fn say(&mut self, text: String) {
         if self.said.len() < SAID_MAX && !self.said.contains(&text) {
             self.said.push(text.clone());
-            self.journal.record(What::Attention { text });
+            self.journal.record(EventDetail::Attention { text });
         }
     }
 
@@ -526,7 +526,7 @@ impl Worker {
     /// `which`: the save that it answers. A save that replaced it gets its own answer.
     fn ended(&mut self, ended: UploadEnd, picture: FolderListing, which: Option<u64>, cost: f64) {
         match ended {
-            UploadEnd::Done(Sent { manifest, left_out }) => {
+            UploadEnd::Done(SentCheckpoint { manifest, left_out }) => {
                 (self.torn, self.unknown) = (0, None);
                 self.came();
                 let summary = self.keep(manifest, picture, cost);
@@ -606,7 +606,7 @@ impl Worker {
             self.shared.outbox.keep(STATE_FILE, &*kept);
         }
         let Manifest { save_secs, upload_secs, asked_by, .. } = manifest;
-        self.journal.record(What::Checkpoint {
+        self.journal.record(EventDetail::Checkpoint {
             checkpoint: summary.clone(),
             save_secs,
             upload_secs,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::rank_state::RankState;
-use crate::job::{CheckpointFile, CheckpointNo, Formation, Manifest, Wish};
+use crate::job::{CheckpointNo, Formation, Manifest, ManifestEntry, Wish};
 use crate::jobdir::{JobDir, layout};
 
 /// How long a rank waits until its own folder is uploaded, before the others read it. The agent
@@ -91,7 +91,7 @@ impl RankState {
         tree.files.iter().map(|file| file.stamp.modified_nanos).max()
     }
 
-    async fn bring(&self, from: &JobDir, manifest: &Manifest, file: &CheckpointFile) {
+    async fn bring(&self, from: &JobDir, manifest: &Manifest, file: &ManifestEntry) {
         let path = self.paths.checkpoints.join(&file.path);
         let there = self.ports.files.stamp(&path).ok().flatten();
         let is_same = there.is_some_and(|stamp| {

@@ -24,7 +24,7 @@ use super::shipping_state::{FollowedStart, LogSettings, ShippingState};
 use crate::agent::activity_counters::ActivityCounters;
 use crate::agent::report::journal::Journal;
 use crate::agent::report::retry_sender::{Outbox, RetryDelay, Task};
-use crate::jobdir::What;
+use crate::jobdir::EventDetail;
 
 /// 1 GiB is two days at a line of 60 bytes every 10 ms. A longer log comes from a loop that prints.
 pub const BYTES_MAX_DEFAULT: u64 = 1 << 30;
@@ -49,7 +49,7 @@ impl LogShip {
         let pattern = settings.pattern.as_ref().and_then(|text| match Regex::new(text) {
             Ok(pattern) => Some(pattern),
             Err(error) => {
-                journal.record(What::Attention {
+                journal.record(EventDetail::Attention {
                     text: format!(
                         "`watch.log_pattern` is not used, it is not a regular expression: {error}"
                     ),

@@ -18,7 +18,7 @@ use crate::agent::activity_counters::{ActivityCounters, ClockReading};
 use crate::agent::report::journal::Journal;
 use crate::agent::report::retry_sender::Task;
 use crate::job::ProgressLine;
-use crate::jobdir::What;
+use crate::jobdir::EventDetail;
 use crate::ports::{Clock, Files};
 
 /// Bytes read in one poll: with a hundred bytes a line, ten thousand steps a second. The next poll
@@ -225,7 +225,7 @@ impl Tail {
                         "the progress file holds a value that cannot be taken: `{}` (said once)",
                         line.lost.join("`, `")
                     );
-                    self.journal.record(What::Attention { text });
+                    self.journal.record(EventDetail::Attention { text });
                 }
                 self.ends_with_mark = line.checkpoint.is_some();
                 self.board.record_line(line, now, timed);
@@ -242,7 +242,7 @@ impl Tail {
     fn complain(&mut self, text: &str) {
         if !self.complained {
             self.complained = true;
-            self.journal.record(What::Attention { text: format!("{text} (said once)") });
+            self.journal.record(EventDetail::Attention { text: format!("{text} (said once)") });
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::journal::Journal;
 use crate::instance::{AttentionKind, Reading, Sample};
-use crate::jobdir::What;
+use crate::jobdir::EventDetail;
 
 /// People are told after this long without an answer of the metadata service. Short outages end
 /// sooner. Longer leaves less of an unseen notice. A tick later, it is still within the minute.
@@ -77,7 +77,7 @@ impl AttentionList {
     /// Says a sentence once, in the journal and in the status.
     pub(crate) fn attend(&mut self, topic: Topic, text: String) {
         if !self.items.iter().any(|said| said.text == text) {
-            self.journal.record(What::Attention { text: text.clone() });
+            self.journal.record(EventDetail::Attention { text: text.clone() });
             self.show(topic, text);
         }
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
 use super::retry_sender::{Outbox, RetryDelay, Task};
-use crate::jobdir::{Event, What};
+use crate::jobdir::{Event, EventDetail};
 
 /// Unsent events kept in memory. A day's job makes some hundreds. A verdict that changes every
 /// second fills this in half an hour. Smaller would lose reasons; larger costs memory (1,000 events
@@ -89,7 +89,7 @@ impl Journal {
     }
 
     /// Numbers and keeps an event. `None`: there was no space, which is reported later.
-    pub fn record(&self, what: What) -> Option<u64> {
+    pub fn record(&self, what: EventDetail) -> Option<u64> {
         let important = important(&what);
         let seq = self.inner.book().add(&self.inner.outbox, what, important);
         self.inner.wake.notify_one();
@@ -113,8 +113,8 @@ impl Journal {
 }
 
 /// Events that users wait for. A changed verdict may wait two seconds.
-fn important(what: &What) -> bool {
-    !matches!(what, What::Verdict { .. } | What::Agent { .. } | What::Unknown)
+fn important(what: &EventDetail) -> bool {
+    !matches!(what, EventDetail::Verdict { .. } | EventDetail::Agent { .. } | EventDetail::Unknown)
 }
 
 async fn run(inner: Arc<JournalInner>) {
@@ -184,7 +184,7 @@ impl Book {
         book
     }
 
-    fn add(&mut self, outbox: &Outbox, what: What, important: bool) -> Option<u64> {
+    fn add(&mut self, outbox: &Outbox, what: EventDetail, important: bool) -> Option<u64> {
         let room = UNSENT_MAX + if important { UNSENT_RESERVE } else { 0 };
         if self.unsent.len() >= room {
             self.dropped += 1;
@@ -234,7 +234,7 @@ impl Book {
                 self.dropped
             );
             self.dropped = 0;
-            self.add(outbox, What::Loss { text }, true);
+            self.add(outbox, EventDetail::Loss { text }, true);
         }
         // The rest is sent as the next batch at once.
         self.close_batch(outbox);

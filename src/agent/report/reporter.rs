@@ -23,8 +23,8 @@ use crate::agent::startup::crash_loop::CrashLoop;
 use crate::agent::watch_workload::WorkloadWatch;
 use crate::instance::{AttentionKind, Notice, Status};
 use crate::job::{AttemptPhase, ExitStatus, RECORD_FORMAT, Reason};
-use crate::jobdir::What;
-use crate::policy::{Decision, Step, WatchAction};
+use crate::jobdir::EventDetail;
+use crate::policy::{Decision, SuperviseStep, WatchAction};
 use crate::ports::Clock;
 
 pub(crate) struct Reporter {
@@ -90,7 +90,7 @@ impl Reporter {
     pub(crate) fn enter(&mut self, phase: AttemptPhase) {
         if self.phase != phase {
             self.phase = phase;
-            self.journal.record(What::Phase { phase });
+            self.journal.record(EventDetail::Phase { phase });
         }
     }
 
@@ -102,15 +102,15 @@ impl Reporter {
         }
         self.noted = Some(key);
         tracing::info!(policy = %decision.reason.policy, verdict = %decision.reason.verdict, "{}", decision.reason.text);
-        self.journal.record(What::Verdict { reason: decision.reason.clone() });
-        if !matches!(decision.step, Step::Continue) {
+        self.journal.record(EventDetail::Verdict { reason: decision.reason.clone() });
+        if !matches!(decision.step, SuperviseStep::Continue) {
             self.reasons.push(decision.reason.clone());
         }
     }
 
     /// Records a verdict that no policy gave, and its reason.
     pub(crate) fn note_reason(&mut self, reason: &Reason) {
-        self.journal.record(What::Verdict { reason: reason.clone() });
+        self.journal.record(EventDetail::Verdict { reason: reason.clone() });
         self.reasons.push(reason.clone());
     }
 
@@ -130,7 +130,7 @@ impl Reporter {
 
     /// Records a loss.
     pub(crate) fn lose(&self, text: String) -> String {
-        self.journal.record(What::Loss { text: text.clone() });
+        self.journal.record(EventDetail::Loss { text: text.clone() });
         text
     }
 

@@ -11,7 +11,7 @@ use super::journal::Journal;
 use super::retry_sender::{Outbox, Task, chain};
 use crate::agent::timers::to_next;
 use crate::job::{Request, Wish};
-use crate::jobdir::What;
+use crate::jobdir::EventDetail;
 use crate::policy::Wishes;
 
 /// Poll intervals: a user who types `lamp stop` waits this long, and each poll is one listing.
@@ -94,7 +94,7 @@ fn note(outbox: &Outbox, journal: &Journal, requests: &[Request]) {
     for request in new {
         newest = newest.max(request.number);
         if !matches!(request.wish, Wish::Interrupt { .. }) {
-            journal.record(What::Wish {
+            journal.record(EventDetail::Wish {
                 number: request.number,
                 by: request.by.clone(),
                 text: request.wish.to_string(),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::journal::Journal;
 use super::retry_sender::{Outbox, chain};
-use crate::jobdir::{What, layout};
+use crate::jobdir::{EventDetail, layout};
 use crate::ports::{Scope, Stacks};
 
 /// Enough for hundreds of threads with their stacks. More is not read and delays the restart.
@@ -45,7 +45,7 @@ pub async fn collect(
     let until = outbox.clock.mono() + WITHIN;
     let left = || until.saturating_sub(outbox.clock.mono());
     let lost = |why: String| {
-        journal.record(What::Loss {
+        journal.record(EventDetail::Loss {
             text: format!("what the processes were waiting for was not kept: {why}"),
         });
     };
@@ -61,7 +61,7 @@ pub async fn collect(
             .await
         {
             Some(Ok(())) => {
-                journal.record(What::Stacks { key: key.clone() });
+                journal.record(EventDetail::Stacks { key: key.clone() });
                 return Some(key);
             }
             Some(Err(error)) => {

@@ -23,9 +23,9 @@ use crate::agent::startup::boot::keep_alive;
 use crate::agent::startup::failed_resume::RollbackRecord;
 use crate::agent::wake::WakeReason;
 use crate::job::{AttemptPhase, EndedBecause, Outcome, RECORD_FORMAT, Reason};
-use crate::jobdir::What;
+use crate::jobdir::EventDetail;
 use crate::market::{Span, elapsed};
-use crate::policy::{Afterwards, End, Stage, afterwards, limit_points};
+use crate::policy::{Afterwards, End, WorkloadStage, afterwards, limit_points};
 use crate::ports::{PowerError, PowerOff, Signal};
 
 pub(crate) enum Drained {
@@ -111,7 +111,7 @@ impl<'a> ShutdownSequence<'a> {
         let mut losses = Vec::new();
         if self.agent.ended.is_none()
             && self.agent.workload.is_some()
-            && self.agent.state.stage == Stage::Main
+            && self.agent.state.stage == WorkloadStage::Main
         {
             let ahead = ShutdownDeadline::new(self.agent, &end, UPLOAD_ALLOWANCE);
             if end.save {
@@ -199,7 +199,7 @@ impl<'a> ShutdownSequence<'a> {
         // stop.
         let asked = if signal.asks() { workload.ask(signal) } else { workload.tell(signal) };
         if let (Ok(processes), Some(signal)) = (&asked, spec.signal) {
-            self.agent.reporter.journal.record(What::Asked {
+            self.agent.reporter.journal.record(EventDetail::Asked {
                 by: asked_by.to_owned(),
                 signal,
                 processes: *processes,

@@ -15,9 +15,9 @@ use crate::agent::agent::Agent;
 use crate::agent::checkpoint::save_request::Saved;
 
 use crate::agent::startup::attempt::Mode;
-use crate::jobdir::What;
+use crate::jobdir::EventDetail;
 use crate::market::Span;
-use crate::policy::Stage;
+use crate::policy::WorkloadStage;
 
 /// Naming unkept files is a courtesy: a hung or huge folder must not delay the end of a machine.
 pub(crate) const UNKEPT_WITHIN: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ pub(crate) async fn upload_rest(
     let out = agent.out.clone();
     agent.saves.forget();
     if let Some(checkpoints) =
-        agent.checkpoints.clone().filter(|_| agent.state.stage == Stage::Main)
+        agent.checkpoints.clone().filter(|_| agent.state.stage == WorkloadStage::Main)
     {
         // A hung folder leaves the time to the outputs and the log.
         let answers = FOLDER_ANSWERS_WITHIN.min(ahead.left(agent, until).max(FLUSH_MIN));
@@ -101,14 +101,14 @@ pub(crate) async fn upload_rest(
             vec![format!("the last measurements were not kept: {TIME_WAS_UP}")]
         }));
     for text in &losses {
-        journal.record(What::Loss { text: text.clone() });
+        journal.record(EventDetail::Loss { text: text.clone() });
     }
     losses
 }
 
 /// A stand-alone run leaves its files where they are.
 fn has_outputs(agent: &Agent) -> bool {
-    agent.attempt.mode == Mode::Launched && agent.state.stage == Stage::Main
+    agent.attempt.mode == Mode::Launched && agent.state.stage == WorkloadStage::Main
 }
 
 /// Time may end sooner than it seems now: then the upload is told, and names what is missing.

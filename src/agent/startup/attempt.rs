@@ -13,7 +13,7 @@ use crate::job::{
 };
 use crate::jobdir::layout;
 use crate::market::{Span, Usd, UsdPerHour};
-use crate::policy::{Afterwards, End, Extension, HardwareFault, Stage};
+use crate::policy::{Afterwards, End, Extension, HardwareFault, WorkloadStage};
 use crate::ports::Clock;
 
 /// The terms of the attempt. Kept on disk, so that a restarted agent needs no store.
@@ -59,7 +59,7 @@ pub const AGENT_STATE_FILE: &str = "agent.json";
 pub struct AgentState {
     /// Code, checkpoint and preflight are done.
     pub prepared: bool,
-    pub stage: Stage,
+    pub stage: WorkloadStage,
     /// The number of the newest start of a process, setup included; 0 before the first.
     pub start: u32,
     /// How many of the starts were of `setup`.
@@ -301,7 +301,7 @@ impl AgentState {
     pub fn new(started: Timestamp) -> Self {
         AgentState {
             prepared: false,
-            stage: Stage::Setup,
+            stage: WorkloadStage::Setup,
             start: 0,
             setups: 0,
             setup_since: None,
@@ -344,7 +344,7 @@ impl AgentState {
 
     pub fn start_name(&self) -> String {
         match self.stage {
-            Stage::Setup => SETUP.to_owned(),
+            WorkloadStage::Setup => SETUP.to_owned(),
             _ => format!("start {} of the workload", self.starts()),
         }
     }

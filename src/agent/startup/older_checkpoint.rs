@@ -14,7 +14,7 @@ use crate::agent::report::attention::Topic;
 use crate::agent::report::retry_sender::chain;
 use crate::agent::startup::failed_resume::RollbackRecord;
 use crate::job::CheckpointNo;
-use crate::jobdir::What;
+use crate::jobdir::EventDetail;
 use crate::policy::Decision;
 
 /// How long the upload of complete files may take before the folder is reset to an older
@@ -148,7 +148,7 @@ impl Agent {
         );
         self.reporter
             .journal
-            .record(What::Resumed { checkpoint: manifest.summary(), went_back: Some(why) });
+            .record(EventDetail::Resumed { checkpoint: manifest.summary(), went_back: Some(why) });
         self.state.resumed_from = Some(manifest.summary());
         self.state.went_back.push(back);
         self.keep();

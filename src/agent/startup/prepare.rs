@@ -23,8 +23,8 @@ use crate::agent::wake::WakeReason;
 use crate::agent::workload_stop::in_no_time;
 use crate::instance::Sample;
 use crate::job::{AttemptPhase, CodeArchive, EndedBecause, Manifest, Reason, Severity, setup_argv};
-use crate::jobdir::{What, layout};
-use crate::policy::{Decision, End, Stage, Standing, Step, afterwards};
+use crate::jobdir::{EventDetail, layout};
+use crate::policy::{Activity, Decision, End, SuperviseStep, WorkloadStage, afterwards};
 use crate::ports::{Ended, Scope};
 
 /// How long the driver may take to answer for the first time.
@@ -76,7 +76,11 @@ impl Agent {
         };
         let (version, instance) =
             (env!("CARGO_PKG_VERSION").to_owned(), self.attempt.instance.clone());
-        self.reporter.journal.record(What::Agent { version, instance, reattached: attached });
+        self.reporter.journal.record(EventDetail::Agent {
+            version,
+            instance,
+            reattached: attached,
+        });
         self.ports.service.ready();
         match self.state.ending.clone() {
             Some(PendingEnd::End { end, reason }) => {
@@ -98,8 +102,8 @@ impl Agent {
                 }
                 self.reporter.reasons.push(reason.clone());
                 return Some(Decision {
-                    step: Step::End(end),
-                    standing: Standing::Starting,
+                    step: SuperviseStep::End(end),
+                    standing: Activity::Starting,
                     reason,
                 });
             }
@@ -124,14 +128,14 @@ impl Agent {
                 "{} is gone with an earlier life of the machine: the work is started again",
                 self.state.start_name()
             );
-            self.reporter.journal.record(What::Verdict {
+            self.reporter.journal.record(EventDetail::Verdict {
                 reason: Reason::new(self.out.clock.now(), "agent", "restarted", text),
             });
         }
         if attached {
             self.watching.reattached();
             self.open_checkpoints();
-            self.enter(if self.state.stage == Stage::Setup {
+            self.enter(if self.state.stage == WorkloadStage::Setup {
                 AttemptPhase::Setup
             } else {
                 AttemptPhase::Running
@@ -158,7 +162,7 @@ impl Agent {
             self.open_checkpoints();
         }
         match self.attempt.resolved.spec.setup.clone() {
-            Some(script) if self.state.stage == Stage::Setup => {
+            Some(script) if self.state.stage == WorkloadStage::Setup => {
                 self.enter(AttemptPhase::Setup);
                 self.start(setup_argv(&script)).await
             }
@@ -187,7 +191,7 @@ impl Agent {
             outcome.because.word()
         );
         let reason = Reason::new(self.out.clock.now(), "agent", outcome.because.word(), text);
-        self.reporter.journal.record(What::Verdict { reason: reason.clone() });
+        self.reporter.journal.record(EventDetail::Verdict { reason: reason.clone() });
         self.reporter.reasons.clone_from(&outcome.reasons);
         let end = End {
             because: outcome.because,
@@ -195,7 +199,7 @@ impl Agent {
             by: None,
             then: afterwards(&self.attempt.resolved.spec.on, outcome.because),
         };
-        Some(Decision { step: Step::End(end), standing: Standing::Starting, reason })
+        Some(Decision { step: SuperviseStep::End(end), standing: Activity::Starting, reason })
     }
 
     /// Whether the newest start is still there, running or ended. Asks again while that is unknown:

@@ -15,7 +15,7 @@ use crate::agent::checkpoint::handle::Checkpoints;
 use crate::agent::startup::failed_resume::StartRecord;
 use crate::job::EndedBecause;
 use crate::policy::lifecycle::checkpoint_rollback::{StartUp, must_live};
-use crate::policy::{End, Stage};
+use crate::policy::{End, WorkloadStage};
 
 /// How long a look at the folder before a start may take. A hung folder is not waited for.
 const LOOK_WITHIN: Duration = Duration::from_secs(10);
@@ -58,7 +58,7 @@ impl Agent {
     pub(crate) async fn note_beginning(&mut self) {
         self.state.begun = None;
         let Some(checkpoints) =
-            self.checkpoints.clone().filter(|_| self.state.stage == Stage::Main)
+            self.checkpoints.clone().filter(|_| self.state.stage == WorkloadStage::Main)
         else {
             return;
         };

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::job::Reason;
-use crate::jobdir::{Event, What};
+use crate::jobdir::{Event, EventDetail};
 
 /// An agent samples every few seconds. Shorter, and a slow sensor makes a gap; longer, and a
 /// minute without samples looks measured.
@@ -101,16 +101,16 @@ impl VerdictChange {
     fn of(event: &Event, began: Timestamp) -> Option<VerdictChange> {
         let secs = |at: Timestamp| at.duration_since(began).as_secs_f64();
         match &event.what {
-            What::Verdict { reason } => {
+            EventDetail::Verdict { reason } => {
                 let kind = BandKind::of(&reason.verdict)?;
                 let quiet_secs = judged_secs(kind, reason);
                 Some(VerdictChange { secs: secs(reason.at), kind: Some(kind), quiet_secs })
             }
-            What::WorkloadStarted { .. } => {
+            EventDetail::WorkloadStarted { .. } => {
                 let kind = Some(BandKind::Starting);
                 Some(VerdictChange { secs: secs(event.at), kind, quiet_secs: 0.0 })
             }
-            What::WorkloadEnded { .. } => {
+            EventDetail::WorkloadEnded { .. } => {
                 Some(VerdictChange { secs: secs(event.at), kind: None, quiet_secs: 0.0 })
             }
             _ => None,
@@ -182,13 +182,13 @@ mod tests {
         Timestamp::from_second(1_700_000_000 + second).expect("a moment")
     }
 
-    fn event(second: i64, what: What) -> Event {
+    fn event(second: i64, what: EventDetail) -> Event {
         Event { seq: 1, at: at(second), what }
     }
 
     fn verdict(second: i64, policy: &str, word: &str, number: &'static str, secs: f64) -> Event {
         let reason = Reason::new(at(second), policy, word, "said").with(number, secs);
-        event(second, What::Verdict { reason })
+        event(second, EventDetail::Verdict { reason })
     }
 
     fn told(bands: &[Band]) -> Vec<String> {
@@ -198,8 +198,9 @@ mod tests {
 
     #[test]
     fn verdict_covers_the_quiet_time_that_it_judged() {
-        let started = What::WorkloadStarted { start: 1, pid: 1, command: "train".into() };
-        let ended = What::WorkloadEnded { start: 1, exit: ExitStatus::default(), orphans: 0 };
+        let started = EventDetail::WorkloadStarted { start: 1, pid: 1, command: "train".into() };
+        let ended =
+            EventDetail::WorkloadEnded { start: 1, exit: ExitStatus::default(), orphans: 0 };
         let events = [
             event(-5, started),
             verdict(60, "idle", "busy", "quiet_secs", 0.0),

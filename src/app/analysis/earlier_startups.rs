@@ -13,7 +13,7 @@ use crate::app::view::timeline;
 use crate::job::JobId;
 use crate::jobdir::{JobDir, JobDirError, jobs};
 use crate::market::elapsed;
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// Jobs of a median. Older ones ran with other code.
 const JOBS_MAX: usize = 5;
@@ -53,7 +53,7 @@ impl EarlierStartups {
     /// another job must not fail.
     pub async fn of(
         &self,
-        store: &Store,
+        store: &StoreHandle,
         compared: &ComparedJob<'_>,
         now: Timestamp,
     ) -> Vec<StartupTimeline> {
@@ -104,7 +104,7 @@ impl EarlierStartups {
 
     /// An id begins with the name of its job, so that these are read first. Jobs that had not ended
     /// come last.
-    async fn read_new(&self, store: &Store, name: &str) {
+    async fn read_new(&self, store: &StoreHandle, name: &str) {
         let Ok(ids) = jobs(&**store).await else { return };
         let mut new: Vec<(bool, bool, JobId)> = Vec::new();
         {

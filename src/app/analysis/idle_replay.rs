@@ -10,10 +10,10 @@ use serde::Serialize;
 use crate::instance::{Rates, Reading};
 use crate::job::{IdleSpec, StallSpec};
 use crate::market::{Span, Usd, UsdPerHour};
-use crate::policy::{IdleWatch, StallWatch, Standing, WatchAction, WatchVerdict};
+use crate::policy::{Activity, IdleWatch, StallWatch, WatchAction, WatchVerdict};
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct ReplayedVerdict {
     pub t_secs: f64,
     /// `idle` or `stall`.
     pub rule: &'static str,
@@ -27,12 +27,12 @@ pub struct Replayed {
     pub secs: f64,
     /// Whether the stall rule had anything to judge.
     pub stall_judged: bool,
-    pub changes: Vec<Change>,
+    pub changes: Vec<ReplayedVerdict>,
     pub last: WatchVerdict,
 }
 
 impl Replayed {
-    pub fn first_stop(&self) -> Option<&Change> {
+    pub fn first_stop(&self) -> Option<&ReplayedVerdict> {
         self.changes.iter().find(|change| change.verdict.action == WatchAction::Stop)
     }
 }
@@ -59,7 +59,7 @@ pub struct IdleReplay {
     first_secs: Option<f64>,
     last_secs: f64,
     samples: usize,
-    changes: Vec<Change>,
+    changes: Vec<ReplayedVerdict>,
     last: WatchVerdict,
 }
 
@@ -72,7 +72,7 @@ impl IdleReplay {
             last_secs: 0.0,
             samples: 0,
             changes: Vec::new(),
-            last: WatchVerdict::new(Standing::Starting, WatchAction::None, "no samples"),
+            last: WatchVerdict::new(Activity::Starting, WatchAction::None, "no samples"),
         }
     }
 
@@ -81,20 +81,24 @@ impl IdleReplay {
         // As in `policy::watch::supervise`: an idle verdict goes before stall steps that only
         // report.
         let stands = |verdict: &WatchVerdict| {
-            verdict.standing == Standing::Stalled
-                && (verdict.action >= WatchAction::Restart || of_idle.standing != Standing::Idle)
+            verdict.standing == Activity::Stalled
+                && (verdict.action >= WatchAction::Restart || of_idle.standing != Activity::Idle)
         };
         let of_stall = self.stall.as_mut().map(|stall| stall.step(rates, 0)).filter(stands);
         let (rule, verdict) = match of_stall {
             Some(verdict) => ("stall", verdict),
             None => ("idle", of_idle),
         };
-        let known = |change: &Change| {
+        let known = |change: &ReplayedVerdict| {
             (change.rule, change.verdict.standing, change.verdict.action)
                 == (rule, verdict.standing, verdict.action)
         };
         if !self.changes.last().is_some_and(known) {
-            self.changes.push(Change { t_secs: rates.t_secs, rule, verdict: verdict.clone() });
+            self.changes.push(ReplayedVerdict {
+                t_secs: rates.t_secs,
+                rule,
+                verdict: verdict.clone(),
+            });
         }
         self.last = verdict;
         self.first_secs.get_or_insert(rates.t_secs);

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::app::view::timeline::ExplainedAttempt;
 use crate::job::{AttemptNo, AttemptPhase};
-use crate::jobdir::What;
+use crate::jobdir::EventDetail;
 
 /// One phase. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -80,11 +80,11 @@ struct PhaseBounds {
 
 impl Moments {
     fn of(attempt: &ExplainedAttempt, working: Option<Timestamp>) -> Option<Moments> {
-        let first = |fits: &dyn Fn(&What) -> bool| {
+        let first = |fits: &dyn Fn(&EventDetail) -> bool| {
             attempt.events.iter().find(|event| fits(&event.what)).map(|event| event.at)
         };
         let phase = |wanted: AttemptPhase| {
-            first(&|what| matches!(what, What::Phase { phase } if *phase == wanted))
+            first(&|what| matches!(what, EventDetail::Phase { phase } if *phase == wanted))
         };
         let settled = attempt.settled.as_ref();
         let outcome = settled.and_then(|settled| settled.outcome.as_ref());
@@ -92,7 +92,7 @@ impl Moments {
         Some(Moments {
             planned: attempt.plan.as_ref()?.created,
             billed: settled.and_then(|settled| settled.billed_from),
-            agent: first(&|what| matches!(what, What::Agent { .. })),
+            agent: first(&|what| matches!(what, EventDetail::Agent { .. })),
             fetched: setup.or(running),
             started: running,
             working: outcome.and_then(|outcome| outcome.working_since).or(working),
@@ -180,8 +180,8 @@ mod tests {
             "working_since": at(agent + 35) });
         let settled = settled.then(|| json!({ "format": 1, "attempt": number, "instance": "i", "because": "interrupted",
             "billed_from": at(second + 4), "billed_to": at(agent + 90), "billed": "1m", "usd": 0.1, "outcome": outcome }));
-        let event = |after: i64, what: What| Event { seq: 1, at: at(agent + after), what };
-        let phase = |phase| What::Phase { phase };
+        let event = |after: i64, what: EventDetail| Event { seq: 1, at: at(agent + after), what };
+        let phase = |phase| EventDetail::Phase { phase };
         ExplainedAttempt {
             attempt: AttemptNo::new(number),
             plan: Some(serde_json::from_value(plan).expect("a plan")),
@@ -193,7 +193,11 @@ mod tests {
             events: vec![
                 event(
                     0,
-                    What::Agent { version: "1".into(), instance: "i".into(), reattached: false },
+                    EventDetail::Agent {
+                        version: "1".into(),
+                        instance: "i".into(),
+                        reattached: false,
+                    },
                 ),
                 event(0, phase(AttemptPhase::Preparing)),
                 event(10, phase(AttemptPhase::Setup)),
@@ -201,7 +205,11 @@ mod tests {
                 // The agent was started again.
                 event(
                     80,
-                    What::Agent { version: "1".into(), instance: "i".into(), reattached: true },
+                    EventDetail::Agent {
+                        version: "1".into(),
+                        instance: "i".into(),
+                        reattached: true,
+                    },
                 ),
             ],
         }

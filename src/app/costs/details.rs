@@ -18,7 +18,7 @@ use crate::instance::OWNER_TAG;
 use crate::job::{AttemptNo, JobId, Plan, Settled};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Market, Span, Usd, UsdPerHour, elapsed};
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// The known facts of one attempt.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,14 +46,14 @@ pub struct CostReader {
 
 impl CostReader {
     /// The rows of an overview with their shares.
-    pub async fn rows(&self, store: &Store, overview: &Overview) -> Vec<CostRow> {
+    pub async fn rows(&self, store: &StoreHandle, overview: &Overview) -> Vec<CostRow> {
         let mut rows = overview.costs.clone();
         self.fill(store, &mut rows).await;
         rows
     }
 
     /// An unreadable record leaves its rows without shares.
-    async fn fill(&self, store: &Store, rows: &mut [CostRow]) {
+    async fn fill(&self, store: &StoreHandle, rows: &mut [CostRow]) {
         let wanted: BTreeSet<AttemptKey> = rows.iter().map(key).collect();
         let missing: Vec<AttemptKey> =
             wanted.into_iter().filter(|key| !self.known().contains_key(key)).collect();
@@ -89,7 +89,7 @@ fn key(row: &CostRow) -> AttemptKey {
     (row.job.clone(), row.attempt)
 }
 
-async fn read(store: &Store, key: &AttemptKey) -> Option<AttemptCosts> {
+async fn read(store: &StoreHandle, key: &AttemptKey) -> Option<AttemptCosts> {
     let job: JobId = key.0.parse().ok()?;
     let dir = JobDir::new(Arc::clone(store), job);
     let attempt = AttemptNo::new(key.1);

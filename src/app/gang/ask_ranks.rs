@@ -2,7 +2,7 @@
 
 use crate::job::{JobId, Wish};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::wire::Clock;
+use crate::wire::ClockHandle;
 
 /// The ranks that were asked, and the failures.
 #[derive(Default)]
@@ -13,7 +13,7 @@ pub struct AskedRanks {
 }
 
 /// Leaves the wish for each of these jobs. A job that has ended, or was never made, is left out.
-pub async fn ask_ranks(ranks: &[JobDir], wish: Wish, by: &str, clock: &Clock) -> AskedRanks {
+pub async fn ask_ranks(ranks: &[JobDir], wish: Wish, by: &str, clock: &ClockHandle) -> AskedRanks {
     let mut found = AskedRanks::default();
     for dir in ranks {
         let is_over = matches!(dir.receipt().await, Ok(Some(_)));

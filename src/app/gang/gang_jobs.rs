@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::app::{ExitCode, Fault, find_job, record_errors};
 use crate::job::{GangMember, JobId, ResolvedSpec, Spec};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// The place of a job in its gang. `None`: its job has one machine.
 ///
@@ -42,7 +42,7 @@ pub async fn ranks_below(dir: &JobDir) -> Vec<JobId> {
 /// # Errors
 /// Fails when the job or the rank is missing.
 pub async fn find_rank(
-    store: &Store,
+    store: &StoreHandle,
     text: Option<&str>,
     rank: Option<u32>,
 ) -> Result<JobDir, Fault> {

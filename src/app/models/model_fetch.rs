@@ -13,14 +13,14 @@ use crate::app::record_errors::record_fault;
 use crate::app::submit::job_text::JOB_DIR;
 use crate::job::{JOB_DIR_URL, ModelVersion, ResolvedSpec};
 use crate::jobdir::{self, JobDir, JobDirError, ModelDir, layout};
-use crate::wire::{ScratchFolder, Store, forget_old_folders};
+use crate::wire::{ScratchFolder, StoreHandle, forget_old_folders};
 
 /// The folder of a version in the cache. It is fetched once: the files of a version never change.
 ///
 /// # Errors
 /// When the job root is unreachable, a file was changed, or the cache is full.
 pub async fn fetch_version(
-    store: &Store,
+    store: &StoreHandle,
     version: &ModelVersion,
     scratch: &ScratchFolder,
     cache: &Path,
@@ -61,7 +61,7 @@ pub async fn fetch_version(
 ///
 /// # Errors
 /// When the job root is unreachable.
-pub async fn place_of_job_dir(store: &Store, origin: &str) -> Result<Option<String>, Fault> {
+pub async fn place_of_job_dir(store: &StoreHandle, origin: &str) -> Result<Option<String>, Fault> {
     if !origin.contains("://") || origin.starts_with(store.url().trim_end_matches('/')) {
         return Ok(None);
     }
@@ -95,7 +95,7 @@ fn below_job_dir<'a>(spec: &ResolvedSpec, origin: &'a str) -> Option<&'a str> {
 /// # Errors
 /// When the job root is unreachable, or the folder is missing.
 pub async fn fetch_origin(
-    store: &Store,
+    store: &StoreHandle,
     origin: &str,
     scratch: &ScratchFolder,
 ) -> Result<Option<PathBuf>, Fault> {

@@ -17,8 +17,8 @@ use crate::app::exit_code::ExitCode;
 use crate::app::fault::Fault;
 use crate::job::{ModelFramework, ServeCommand, shell_word};
 use crate::wire::{
-    Clock, HttpAnswer, LoopbackServer, ScratchFolder, ServerProcess, ServerProgram, end_in_words,
-    free_port,
+    ClockHandle, HttpAnswer, LoopbackServer, ScratchFolder, ServerProcess, ServerProgram,
+    end_in_words, free_port,
 };
 
 /// Makes an MLflow model of a bare folder.
@@ -35,7 +35,7 @@ pub struct ServingHost<'a> {
     pub python: &'a Path,
     pub search_path: &'a str,
     pub scratch: &'a ScratchFolder,
-    pub clock: &'a Clock,
+    pub clock: &'a ClockHandle,
     /// How long start and answer may take together.
     pub patience: Duration,
 }

@@ -17,7 +17,7 @@ use crate::job::{
     ServeCommand,
 };
 use crate::jobdir::{self, JobDirError, ModelDir};
-use crate::wire::{Created, ModelFolderError, Store, StoreError, model_files};
+use crate::wire::{Created, ModelFolderError, StoreError, StoreHandle, model_files};
 
 /// The owner that makes a record, and the time.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,7 @@ fn unread(error: JobDirError) -> Fault {
 ///
 /// # Errors
 /// When the job root does not answer.
-pub async fn list(store: &Store) -> Result<Vec<ListedModel>, Fault> {
+pub async fn list(store: &StoreHandle) -> Result<Vec<ListedModel>, Fault> {
     let dirs = jobdir::models(store).await.map_err(silent)?;
     let listed = try_join_all(dirs.iter().map(listed)).await.map_err(unread)?;
     // A folder without a record was made by no `models create`, or is being removed.
@@ -109,7 +109,7 @@ async fn listed(dir: &ModelDir) -> Result<ListedModel, JobDirError> {
 /// # Errors
 /// When the model exists, or the job root does not answer.
 pub async fn create_model(
-    store: &Store,
+    store: &StoreHandle,
     model: &ModelName,
     notes: ModelNotes,
     maker: Maker<'_>,
@@ -143,7 +143,7 @@ fn model_record(model: &ModelName, notes: ModelNotes, maker: Maker<'_>) -> Model
 ///
 /// # Errors
 /// When it is missing, or the job root is unreachable.
-pub async fn find_model(store: &Store, model: &ModelName) -> Result<ListedModel, Fault> {
+pub async fn find_model(store: &StoreHandle, model: &ModelName) -> Result<ListedModel, Fault> {
     let dir = ModelDir::new(store.clone(), model.clone());
     let found = listed(&dir).await.map_err(unread)?;
     if found.record.is_some() {
@@ -167,7 +167,7 @@ pub struct FoundVersion {
 /// # Errors
 /// When it is missing, or the job root is unreachable.
 pub async fn find_version(
-    store: &Store,
+    store: &StoreHandle,
     model: &ModelName,
     version: Option<&ModelName>,
 ) -> Result<FoundVersion, Fault> {
@@ -200,7 +200,7 @@ fn meant(word: &str, names: &[String], all: &str) -> String {
 ///
 /// # Errors
 /// When the model is missing, or the job root is unreachable.
-pub async fn versions(store: &Store, model: &ModelName) -> Result<Vec<FoundVersion>, Fault> {
+pub async fn versions(store: &StoreHandle, model: &ModelName) -> Result<Vec<FoundVersion>, Fault> {
     let default = find_model(store, model).await?.default;
     let dir = ModelDir::new(store.clone(), model.clone());
     let names = dir.versions().await.map_err(silent)?;
@@ -219,7 +219,7 @@ pub async fn versions(store: &Store, model: &ModelName) -> Result<Vec<FoundVersi
 /// # Errors
 /// When the version exists, the folder lacks a model, or the job root is unreachable.
 pub async fn create_version(
-    store: &Store,
+    store: &StoreHandle,
     new: NewVersion<'_>,
     maker: Maker<'_>,
 ) -> Result<MadeVersion, Fault> {
@@ -343,7 +343,7 @@ pub fn folder_fault(error: &ModelFolderError) -> Fault {
 /// # Errors
 /// When the version is missing, or the job root is unreachable.
 pub async fn set_default(
-    store: &Store,
+    store: &StoreHandle,
     model: &ModelName,
     version: &ModelName,
     maker: Maker<'_>,
@@ -359,7 +359,7 @@ pub async fn set_default(
 /// # Errors
 /// When it is the default of other versions, is missing, or the job root does not answer.
 pub async fn delete_version(
-    store: &Store,
+    store: &StoreHandle,
     model: &ModelName,
     version: &ModelName,
 ) -> Result<ModelVersion, Fault> {
@@ -381,7 +381,7 @@ pub async fn delete_version(
 
 /// # Errors
 /// When the model has versions, is missing, or the job root does not answer.
-pub async fn delete_model(store: &Store, model: &ModelName) -> Result<(), Fault> {
+pub async fn delete_model(store: &StoreHandle, model: &ModelName) -> Result<(), Fault> {
     find_model(store, model).await?;
     let dir = ModelDir::new(store.clone(), model.clone());
     let versions = dir.versions().await.map_err(silent)?;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::controller::Judged;
 use crate::instance::InstanceView;
-use crate::market::{Catalog, Cloud, Usd, UsdPerHour, elapsed};
+use crate::market::{Catalog, CloudKind, Usd, UsdPerHour, elapsed};
 use crate::policy::lifecycle::orphan::OrphanVerdict;
 
 /// No job needs it.
@@ -39,8 +39,8 @@ pub fn words(verdict: &OrphanVerdict) -> (&'static str, &str) {
 pub fn hour(view: &InstanceView) -> Option<UsdPerHour> {
     match view.cloud {
         _ if !view.state.bills() => None,
-        Cloud::Local => Some(UsdPerHour::new(Usd::ZERO)),
-        Cloud::Aws => Catalog::shipped().on_demand(&view.instance_type, &view.region),
+        CloudKind::Local => Some(UsdPerHour::new(Usd::ZERO)),
+        CloudKind::Aws => Catalog::shipped().on_demand(&view.instance_type, &view.region),
     }
 }
 

@@ -8,7 +8,7 @@ use super::usage_trend::{UsageTrend, UsageTrends};
 use crate::app::gang::gang_report::GangReport;
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError};
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// The facts of a gang and its heat map.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl GangView {
     pub async fn read(
         dir: &JobDir,
         trends: &UsageTrends,
-        store: &Store,
+        store: &StoreHandle,
         now: Timestamp,
     ) -> Result<Option<GangView>, JobDirError> {
         let Some(report) = GangReport::read(dir, now).await? else { return Ok(None) };

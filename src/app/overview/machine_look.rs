@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use crate::account::ForeignMachine;
 use crate::app::{ExitCode, Fault, drive};
-use crate::controller::{Controller, Everywhere, Found};
-use crate::wire::{Store, Workstation};
+use crate::controller::{Controller, Everywhere, SweepFindings};
+use crate::wire::{StoreHandle, Workstation};
 
 /// Regions answer in a few seconds. A shorter wait loses slow ones, a longer one holds the page.
 const LOOK_MAX: Duration = Duration::from_secs(60);
@@ -20,7 +20,7 @@ const REGION_MAX: Duration = Duration::from_secs(25);
 pub struct MachineLook {
     pub at: Timestamp,
     /// Our machines and residue, and places that did not answer.
-    pub found: Found,
+    pub found: SweepFindings,
     /// GPU machines that `lamp` did not launch.
     pub foreign: Vec<ForeignMachine>,
     /// Places that did not answer about foreign machines.
@@ -30,7 +30,7 @@ pub struct MachineLook {
 /// # Errors
 /// Fails when the state folder cannot be used, or the clouds are silent.
 pub async fn look(
-    store: &Store,
+    store: &StoreHandle,
     workstation: &Workstation,
     now: Timestamp,
 ) -> Result<MachineLook, Fault> {
@@ -43,7 +43,7 @@ pub async fn look(
 /// # Errors
 /// Fails when the state folder cannot be used, or the clouds are silent.
 pub async fn machines_only(
-    store: &Store,
+    store: &StoreHandle,
     workstation: &Workstation,
     now: Timestamp,
 ) -> Result<MachineLook, Fault> {

@@ -20,9 +20,9 @@ use super::machine_look::{self, MachineLook};
 use crate::account::ForeignMachine;
 use crate::app::{Fault, drive};
 use crate::controller::Judged;
-use crate::market::{Cloud, Region, Span, Usd, UsdPerHour, elapsed};
+use crate::market::{CloudKind, Region, Span, Usd, UsdPerHour, elapsed};
 use crate::policy::lifecycle::orphan::OrphanVerdict;
-use crate::wire::{AwsSettings, Store, Workstation};
+use crate::wire::{AwsSettings, StoreHandle, Workstation};
 
 /// As often as the daemon sweeps. A look makes some calls in each region.
 const EVERY: Duration = Duration::from_secs(5 * 60);
@@ -190,11 +190,11 @@ pub enum CloudAsking {
 #[derive(Default)]
 pub struct MachineWatch {
     asking: CloudAsking,
-    asked: Arc<Mutex<Asked>>,
+    asked: Arc<Mutex<LookState>>,
 }
 
 #[derive(Debug, Default)]
-struct Asked {
+struct LookState {
     is_under_way: bool,
     last: Option<Timestamp>,
     /// Why the last look has no answer.
@@ -202,7 +202,7 @@ struct Asked {
 }
 
 /// A look that is under way until it is dropped, also by a panic.
-struct UnderWay(Arc<Mutex<Asked>>);
+struct UnderWay(Arc<Mutex<LookState>>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
@@ -218,7 +218,7 @@ impl MachineWatch {
     /// The newest look. `None`: the clouds were never asked. `has_aws`: a job here was for AWS.
     pub async fn look(
         &self,
-        store: &Store,
+        store: &StoreHandle,
         workstation: &Workstation,
         has_aws: bool,
         now: Timestamp,
@@ -279,7 +279,7 @@ fn is_set_up(aws: &AwsSettings) -> bool {
     *aws != AwsSettings { cache: aws.cache.clone(), ..AwsSettings::default() }
 }
 
-fn lock(asked: &Mutex<Asked>) -> MutexGuard<'_, Asked> {
+fn lock(asked: &Mutex<LookState>) -> MutexGuard<'_, LookState> {
     asked.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -298,7 +298,7 @@ pub fn keep(workstation: &Workstation, look: &MachineLook, has_aws: bool) -> Clo
 }
 
 async fn ask(
-    store: &Store,
+    store: &StoreHandle,
     workstation: &Workstation,
     has_aws: bool,
     now: Timestamp,
@@ -307,7 +307,7 @@ async fn ask(
         machine_look::machines_only(store, workstation, now).await?
     } else {
         let controller = drive::controller(workstation, store)?;
-        let here = BTreeSet::from([(Cloud::Local, Region::new("local"))]);
+        let here = BTreeSet::from([(CloudKind::Local, Region::new("local"))]);
         let found = controller.look_for_orphans(&here).await;
         MachineLook { at: now, found, foreign: Vec::new(), foreign_unknown: Vec::new() }
     };

@@ -30,7 +30,7 @@ use crate::job::{JobId, JobState, LeavingFate, Receipt};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::{Span, Usd, UsdPerHour, elapsed};
 use crate::policy::purchase::spending_cap::{Caps, Spending};
-use crate::wire::{Store, Workstation};
+use crate::wire::{StoreHandle, Workstation};
 
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
@@ -122,7 +122,7 @@ struct EndedReceipts {
 }
 
 /// One job as it was read.
-enum Found {
+enum JobRead {
     Job(Box<Summary>, Option<Arc<Receipt>>),
     Need(Need),
     Nothing,
@@ -135,7 +135,7 @@ const EVERY: Duration = Duration::from_secs(2);
 const EVERY_AWAY: Duration = Duration::from_secs(10);
 
 /// The time between two looks of a view that stays open.
-pub fn look_interval(store: &Store) -> Duration {
+pub fn look_interval(store: &StoreHandle) -> Duration {
     if store.is_folder() { EVERY } else { EVERY_AWAY }
 }
 
@@ -148,7 +148,7 @@ impl OverviewReader {
     /// Fails when the job root is unreachable.
     pub async fn read(
         &self,
-        store: &Store,
+        store: &StoreHandle,
         workstation: &Workstation,
         now: Timestamp,
     ) -> Result<Overview, Fault> {
@@ -156,7 +156,7 @@ impl OverviewReader {
             .await
             .map_err(|error| record_errors::record_fault(&error.into()))?;
         self.ended().open_index(store);
-        let found: Vec<Result<Found, Fault>> = stream::iter(jobs)
+        let found: Vec<Result<JobRead, Fault>> = stream::iter(jobs)
             .map(|job| self.job(JobDir::new(Arc::clone(store), job), now))
             .buffer_unordered(READS_IN_FLIGHT)
             .collect()
@@ -168,9 +168,9 @@ impl OverviewReader {
         let mut daemon = None;
         for found in found {
             match found? {
-                Found::Nothing => {}
-                Found::Need(need) => needs.push(need),
-                Found::Job(summary, receipt) => {
+                JobRead::Nothing => {}
+                JobRead::Need(need) => needs.push(need),
+                JobRead::Job(summary, receipt) => {
                     let summary = seen_from_here(workstation, &mut daemon, *summary);
                     match receipt {
                         Some(receipt) => {
@@ -210,12 +210,12 @@ impl OverviewReader {
         Ok(Overview { at: now, money, needs, jobs, look, costs, machine_rows })
     }
 
-    async fn job(&self, dir: JobDir, now: Timestamp) -> Result<Found, Fault> {
+    async fn job(&self, dir: JobDir, now: Timestamp) -> Result<JobRead, Fault> {
         match self.read_job(&dir, now).await {
             Ok(found) => Ok(found),
             // One unreadable record must not hide the other jobs.
             Err(error) => match record_errors::one_job_only(&dir, &error) {
-                Some(why) => Ok(Found::Need(Need {
+                Some(why) => Ok(JobRead::Need(Need {
                     text: format!("left out: {why}"),
                     command: format!("lamp status {}", dir.job()),
                     job: Some(dir.job().to_string()),
@@ -225,7 +225,7 @@ impl OverviewReader {
         }
     }
 
-    async fn read_job(&self, dir: &JobDir, now: Timestamp) -> Result<Found, JobDirError> {
+    async fn read_job(&self, dir: &JobDir, now: Timestamp) -> Result<JobRead, JobDirError> {
         let known = self.ended().known.get(dir.job()).cloned();
         let receipt = match known {
             Some(receipt) => Some(receipt),
@@ -235,14 +235,14 @@ impl OverviewReader {
         };
         if let Some(receipt) = receipt {
             let summary = Summary::ended(dir, Receipt::clone(&receipt)).await?;
-            return Ok(Found::Job(Box::new(summary), Some(receipt)));
+            return Ok(JobRead::Job(Box::new(summary), Some(receipt)));
         }
         if let Some(summary) = Summary::open(dir, now).await? {
-            return Ok(Found::Job(Box::new(summary), None));
+            return Ok(JobRead::Job(Box::new(summary), None));
         }
-        let Some(gone) = SpecGone::of(dir).await? else { return Ok(Found::Nothing) };
+        let Some(gone) = SpecGone::of(dir).await? else { return Ok(JobRead::Nothing) };
         let job = dir.job();
-        Ok(Found::Need(Need {
+        Ok(JobRead::Need(Need {
             text: format!("{}: {}", gone.what(dir), gone.meaning()),
             command: if gone.may_run() {
                 format!("lamp stop {job}")
@@ -260,7 +260,7 @@ impl OverviewReader {
 
 impl EndedReceipts {
     /// The first look reads the index. A view has one job root.
-    fn open_index(&mut self, store: &Store) {
+    fn open_index(&mut self, store: &StoreHandle) {
         let url = store.url();
         // A store in memory is another one in the next process.
         if self.index.is_none() && !url.starts_with("memory:") {
@@ -411,7 +411,10 @@ fn machine_need(one: &UnneededMachine, seen: Timestamp, now: Timestamp) -> Need 
     }
 }
 
-async fn counted(workstation: &Workstation, store: &Store) -> Result<Option<Spending>, Fault> {
+async fn counted(
+    workstation: &Workstation,
+    store: &StoreHandle,
+) -> Result<Option<Spending>, Fault> {
     if workstation.caps.last().are_none() {
         return Ok(None);
     }

@@ -11,7 +11,7 @@ use crate::app::view::plot_data::{PlotData, Series};
 use crate::job::{AttemptNo, JobState};
 use crate::jobdir::JobDir;
 use crate::market::elapsed;
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// A batch has about five minutes.
 const BATCHES: usize = 12;
@@ -38,7 +38,12 @@ pub struct UsageTrends(Mutex<BTreeMap<String, (Timestamp, Arc<UsageTrend>)>>);
 
 impl UsageTrends {
     /// `None`: the job has no machine whose samples say anything about now, or they cannot be read.
-    pub async fn of(&self, row: &JobRow, store: &Store, now: Timestamp) -> Option<Arc<UsageTrend>> {
+    pub async fn of(
+        &self,
+        row: &JobRow,
+        store: &StoreHandle,
+        now: Timestamp,
+    ) -> Option<Arc<UsageTrend>> {
         let summary = &row.summary;
         let is_at_work = matches!(summary.state, JobState::Running | JobState::Draining);
         let attempt = summary.attempt.filter(|_| is_at_work).map(AttemptNo::new)?;
@@ -50,7 +55,7 @@ impl UsageTrends {
         &self,
         job: &str,
         attempt: AttemptNo,
-        store: &Store,
+        store: &StoreHandle,
         now: Timestamp,
     ) -> Option<Arc<UsageTrend>> {
         let known = self.known().get(job).cloned();

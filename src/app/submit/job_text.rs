@@ -14,7 +14,7 @@ use toml_edit::{Array, DocumentMut, Item, Table, value};
 
 use super::training_job::TrainingJob;
 use crate::job::{ClusterJob, JOB_DIR_URL, TfCluster, TuneSpec, shell_word};
-use crate::market::Cloud;
+use crate::market::CloudKind;
 
 /// The folder of the workdir that the program gets as `--job-dir`.
 pub const JOB_DIR: &str = "job-dir";
@@ -50,7 +50,7 @@ impl FromStr for JobDirAs {
 /// How a training job is launched.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchTerms {
-    pub cloud: Cloud,
+    pub cloud: CloudKind,
     pub job_dir_as: JobDirAs,
     pub now: Timestamp,
 }
@@ -162,10 +162,10 @@ fn environment(job: &TrainingJob) -> Table {
 }
 
 /// A local job runs on this workstation as it is.
-fn machine(job: &TrainingJob, cloud: Cloud) -> Table {
+fn machine(job: &TrainingJob, cloud: CloudKind) -> Table {
     let mut table = Table::new();
     table["cloud"] = value(cloud.to_string());
-    if cloud == Cloud::Local {
+    if cloud == CloudKind::Local {
         return table;
     }
     let need = job.need();
@@ -220,7 +220,7 @@ mod tests {
         training_job("mnist_1", &file).unwrap()
     }
 
-    fn text_of(job: &TrainingJob, cloud: Cloud) -> String {
+    fn text_of(job: &TrainingJob, cloud: CloudKind) -> String {
         let terms = LaunchTerms {
             cloud,
             job_dir_as: JobDirAs::Folder,
@@ -232,19 +232,19 @@ mod tests {
     #[test]
     fn job_file_of_a_gpu_type_asks_for_gpus_at_aws() {
         let job = job_of("  scaleTier: CUSTOM\n  masterType: standard_p100\n  region: us-east1\n");
-        let text = text_of(&job, Cloud::Aws);
+        let text = text_of(&job, CloudKind::Aws);
         let file: DocumentMut = text.parse().unwrap();
         assert_eq!(file["machine"]["gpus"].as_str(), Some("at least 16GiB"));
         assert_eq!(file["machine"]["regions"][0].as_str(), Some("us-east-1"));
         assert_eq!(file["limits"]["max_runtime"].as_str(), Some("604800s"));
-        let local: DocumentMut = text_of(&job, Cloud::Local).parse().unwrap();
+        let local: DocumentMut = text_of(&job, CloudKind::Local).parse().unwrap();
         assert!(local["machine"].get("gpus").is_none());
     }
 
     #[test]
     fn job_dir_is_a_folder_that_is_kept() {
         let job = job_of("  jobDir: gs://bucket/checkpoint/\n  args: [--lr, '0.1']\n");
-        let file: DocumentMut = text_of(&job, Cloud::Local).parse().unwrap();
+        let file: DocumentMut = text_of(&job, CloudKind::Local).parse().unwrap();
         assert_eq!(file["env"][JOB_DIR_URL].as_str(), Some("gs://bucket/checkpoint"));
         assert_eq!(file["checkpoint"]["path"].as_str(), Some("job-dir"));
         let command: Vec<&str> =
@@ -260,7 +260,7 @@ mod tests {
         let job = job_of(
             "  jobDir: gs://bucket/checkpoint\n  hyperparameters:\n    goal: MINIMIZE\n    maxTrials: 4\n    params:\n    - {parameterName: lr, type: DOUBLE, minValue: 0.001, maxValue: 0.1, scaleType: UNIT_LOG_SCALE}\n    - {parameterName: opt, type: CATEGORICAL, categoricalValues: [adam, sgd]}\n",
         );
-        let file: DocumentMut = text_of(&job, Cloud::Local).parse().unwrap();
+        let file: DocumentMut = text_of(&job, CloudKind::Local).parse().unwrap();
         let tune = &file["tune"];
         assert_eq!(tune["goal"].as_str(), Some("minimize"));
         assert_eq!(tune["trials"].as_integer(), Some(4));
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn roles_become_a_gang() {
         let job = job_of("  scaleTier: STANDARD_1\n");
-        let file: DocumentMut = text_of(&job, Cloud::Aws).parse().unwrap();
+        let file: DocumentMut = text_of(&job, CloudKind::Aws).parse().unwrap();
         assert_eq!(file["gang"]["worker"]["count"].as_integer(), Some(4));
         assert_eq!(file["gang"]["ps"]["count"].as_integer(), Some(3));
         assert_eq!(file["gang"]["done"].as_str(), Some("rank0"), "servers wait for ever");
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn longest_wait_becomes_a_deadline() {
         let lines = "  scheduling:\n    maxRunningTime: 3600s\n    maxWaitTime: 7200s\n";
-        let file: DocumentMut = text_of(&job_of(lines), Cloud::Aws).parse().unwrap();
+        let file: DocumentMut = text_of(&job_of(lines), CloudKind::Aws).parse().unwrap();
         assert_eq!(file["limits"]["deadline"].as_str(), Some("2026-01-01T03:00:00Z"));
     }
 }

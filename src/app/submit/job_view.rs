@@ -17,7 +17,7 @@ use crate::app::{ExitCode, Fault, find_job, record_errors};
 use crate::job::{ClusterJob, JOB_DIR_URL, JobId, JobState, Spec};
 use crate::jobdir::{self, JobDir};
 use crate::market::{Span, Usd};
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// One job, by the name that the user gave it.
 #[derive(Clone, Debug)]
@@ -173,7 +173,7 @@ fn program_of(spec: &Spec) -> Option<ClusterJob> {
 ///
 /// # Errors
 /// Fails when there is none, or the job root is unreachable.
-pub async fn read(store: &Store, name: &str, now: Timestamp) -> Result<JobView, Fault> {
+pub async fn read(store: &StoreHandle, name: &str, now: Timestamp) -> Result<JobView, Fault> {
     if let Some(memory) = find_tuning(store, name).await? {
         let view = TuneView::read(&memory, now).await?;
         let details = Some(JobDetails::of_tuning(&memory, &view));
@@ -195,7 +195,7 @@ pub async fn read(store: &Store, name: &str, now: Timestamp) -> Result<JobView, 
 
 /// The tunings of the job root, and the jobs of their trials.
 async fn list_tunings(
-    store: &Store,
+    store: &StoreHandle,
     now: Timestamp,
 ) -> Result<(Vec<JobView>, BTreeSet<JobId>), Fault> {
     let dirs = jobdir::tunings(store).await;
@@ -216,7 +216,7 @@ async fn list_tunings(
 ///
 /// # Errors
 /// Fails when the job root is unreachable.
-pub async fn list(store: &Store, now: Timestamp) -> Result<Vec<JobView>, Fault> {
+pub async fn list(store: &StoreHandle, now: Timestamp) -> Result<Vec<JobView>, Fault> {
     let jobs = jobdir::jobs(store.as_ref())
         .await
         .map_err(|error| record_errors::record_fault(&error.into()))?;

@@ -12,7 +12,7 @@ use crate::job::{
     EarlyStop, ParamScale, TrialFate, TuneAlgorithm, TuneParam, TuneSpec, TuningEndedBecause,
 };
 use crate::jobdir::TuningDir;
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// The trials of a tuning, the best first.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct SearchOutput {
 ///
 /// # Errors
 /// Fails when the job root does not answer.
-pub async fn find_tuning(store: &Store, name: &str) -> Result<Option<TuneMemory>, Fault> {
+pub async fn find_tuning(store: &StoreHandle, name: &str) -> Result<Option<TuneMemory>, Fault> {
     let dir = TuningDir::new(store.clone(), &tuning_name(name));
     let record = dir.record().await.map_err(|error| record_fault(&error))?;
     match record.filter(|tuning| tuning.spec.name == name || tuning.name == name) {

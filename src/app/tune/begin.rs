@@ -8,8 +8,8 @@ use crate::app::record_errors::record_fault;
 use crate::app::{ExitCode, Fault};
 use crate::job::{JobId, RECORD_FORMAT, ResolvedSpec, TuneSpec, Tuning};
 use crate::jobdir::TuningDir;
-use crate::market::Cloud;
-use crate::wire::Store;
+use crate::market::CloudKind;
+use crate::wire::StoreHandle;
 
 /// The name of the tuning of a job.
 pub fn tuning_name(job: &str) -> String {
@@ -30,7 +30,7 @@ pub fn tuning_of(job: &ResolvedSpec, tune: &TuneSpec, here: &str) -> Tuning {
         spec: job.spec.clone(),
         code: job.code.clone(),
         origins: job.origins.clone(),
-        here: (job.spec.machine.cloud == Cloud::Local).then(|| here.to_owned()),
+        here: (job.spec.machine.cloud == CloudKind::Local).then(|| here.to_owned()),
     }
 }
 
@@ -82,7 +82,7 @@ pub async fn begin(
 
 /// # Errors
 /// Fails when a tuning has this name, or the job root does not answer.
-pub async fn refuse_taken(store: &Store, job: &str) -> Result<(), Fault> {
+pub async fn refuse_taken(store: &StoreHandle, job: &str) -> Result<(), Fault> {
     let dir = TuningDir::new(store.clone(), &tuning_name(job));
     match dir.record().await.map_err(|error| record_fault(&error))? {
         Some(_) => Err(name_is_taken(job)),

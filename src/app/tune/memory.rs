@@ -10,11 +10,11 @@ use crate::jobdir::{JobDir, JobDirError, TuningDir, tunings};
 use crate::market::Usd;
 use crate::policy::tune::next_trial::TrialStand;
 use crate::policy::tune::trial_fate::end_of_trial;
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// One tuning, and all that is known of its trials.
 pub struct TuneMemory {
-    pub store: Store,
+    pub store: StoreHandle,
     pub dir: TuningDir,
     pub tuning: Tuning,
     pub trials: BTreeMap<u32, KnownTrial>,
@@ -39,7 +39,7 @@ pub struct KnownTrial {
 impl TuneMemory {
     /// # Errors
     /// Fails when the tuning is missing, or the job root is unreachable.
-    pub async fn open(store: &Store, name: &str) -> Result<Self, Fault> {
+    pub async fn open(store: &StoreHandle, name: &str) -> Result<Self, Fault> {
         let dir = TuningDir::new(Arc::clone(store), name);
         let tuning = dir.record().await.map_err(|error| record_fault(&error))?;
         let tuning = match tuning {
@@ -139,7 +139,7 @@ impl KnownTrial {
     /// Looks at a trial that had not ended. Its end follows from the receipt of its job.
     async fn look(
         &mut self,
-        store: &Store,
+        store: &StoreHandle,
         dir: &TuningDir,
         metric: &str,
     ) -> Result<(), JobDirError> {
@@ -179,7 +179,7 @@ async fn series_of(job: &JobDir) -> Result<MetricSeries, JobDirError> {
     Ok(series)
 }
 
-async fn not_found(store: &Store, name: &str) -> Fault {
+async fn not_found(store: &StoreHandle, name: &str) -> Fault {
     let fault = Fault::new(ExitCode::NOT_FOUND, format!("no tuning `{name}` in {}", store.url()));
     let names = tunings(store).await.unwrap_or_default();
     let names: Vec<&str> = names.iter().map(TuningDir::name).collect();

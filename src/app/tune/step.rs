@@ -25,13 +25,13 @@ use crate::policy::tune::next_trial::{
 };
 use crate::policy::tune::trial_command::spec_of_trial;
 use crate::policy::tune::{grid, random};
-use crate::wire::{Clock, TuneEngine};
+use crate::wire::{ClockHandle, TuneEngine};
 
 /// Drives one tuning. Several may drive the same one.
 pub struct TuneDriver<'a> {
     pub memory: TuneMemory,
     pub controller: &'a Controller,
-    pub clock: &'a Clock,
+    pub clock: &'a ClockHandle,
     pub engine: TuneEngine,
     /// For people: `user@host`.
     pub by: String,

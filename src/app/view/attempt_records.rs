@@ -9,7 +9,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
-use crate::policy::lifecycle::reconcile::{AttemptFacts, Journal, Watched};
+use crate::policy::lifecycle::reconcile::{AttemptFacts, CheckpointHistory, Watched};
 
 /// Attempts that are read in parallel, with two objects each. All of hundreds would exceed a
 /// process's connections.
@@ -35,7 +35,7 @@ async fn attempt(dir: &JobDir, number: AttemptNo) -> Result<Option<AttemptFacts>
         status: None,
         outcome: None,
         settled,
-        journal: Journal::default(),
+        journal: CheckpointHistory::default(),
         watched: Watched::default(),
     };
     if facts.settled.is_none() {

@@ -48,7 +48,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policy::lifecycle::reconcile::{Journal, Watched};
+    use crate::policy::lifecycle::reconcile::{CheckpointHistory, Watched};
 
     fn attempt(number: u32, kind: &str, dollars: f64, refused: Option<&str>) -> AttemptFacts {
         let offer = json!({ "cloud": "aws", "region": "r", "zone": "r1a", "instance_type": kind, "gpus": 1, "gpu_model": "A10G",
@@ -65,7 +65,7 @@ mod tests {
             status: None,
             outcome: None,
             settled: settled.map(|settled| serde_json::from_value(settled).unwrap()),
-            journal: Journal::default(),
+            journal: CheckpointHistory::default(),
             watched: Watched::default(),
         }
     }
@@ -79,7 +79,7 @@ mod tests {
             before(&[refused(), attempt(2, "g5.2xlarge", 1.2, None)]).unwrap(),
             format!(
                 "attempt 1 ended, launch failed: {}; billed 0s, $0.00",
-                crate::policy::cloud_text(crate::market::Cloud::Aws, "t")
+                crate::policy::cloud_text(crate::market::CloudKind::Aws, "t")
             )
         );
         assert_eq!(

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 
 use super::attempt_records::is_heard;
 use crate::job::{LimitsSpec, Plan, ResolvedSpec, Spec};
-use crate::market::{Cloud, Span, Usd, UsdPerHour};
+use crate::market::{CloudKind, Span, Usd, UsdPerHour};
 use crate::policy::Wishes;
 use crate::policy::lifecycle::reconcile::AttemptFacts;
-use crate::policy::purchase::hard_end::{DRAIN_ALLOWANCE, Terms};
+use crate::policy::purchase::hard_end::{DRAIN_ALLOWANCE, HardEndTerms};
 
 /// The scope of a job's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Limited {
 pub fn most_of_job(spec: &ResolvedSpec, attempts: &[AttemptFacts], wishes: &Wishes) -> Option<Usd> {
     // A budget covers all machines, whatever was planned for them.
     let budget = spec.spec.limits.budget.map(|budget| budget + wishes.more_budget);
-    let is_local = spec.spec.machine.cloud == Cloud::Local;
+    let is_local = spec.spec.machine.cloud == CloudKind::Local;
     let Some((last, before)) = attempts.split_last() else { return budget.filter(|_| !is_local) };
     let hour = last.plan.offer.hourly();
     // A workstation bills nothing, so its drain may come after the budget.
@@ -99,9 +99,9 @@ pub fn hard_end(
     terms(spec, &attempt.plan, spent(attempts), wishes).hard_end().max(Some(planned))
 }
 
-fn terms<'a>(spec: &'a Spec, plan: &'a Plan, spent: Usd, wishes: &Wishes) -> Terms<'a> {
+fn terms<'a>(spec: &'a Spec, plan: &'a Plan, spent: Usd, wishes: &Wishes) -> HardEndTerms<'a> {
     let budget_left = spec.limits.budget.map(|budget| budget + wishes.more_budget - spent);
-    Terms::of_plan(spec, plan, budget_left, wishes.more_time)
+    HardEndTerms::of_plan(spec, plan, budget_left, wishes.more_time)
 }
 
 fn spent(attempts: &[AttemptFacts]) -> Usd {
@@ -117,7 +117,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policy::lifecycle::reconcile::{Journal, Watched};
+    use crate::policy::lifecycle::reconcile::{CheckpointHistory, Watched};
 
     #[test]
     fn what_was_added_to_a_limit_moves_the_hard_end_and_a_machine_that_is_over_has_none() {
@@ -137,7 +137,7 @@ mod tests {
             status: None,
             outcome: None,
             settled: None,
-            journal: Journal::default(),
+            journal: CheckpointHistory::default(),
             watched: Watched::default(),
         };
         let wishes = Wishes { more_time: Span::from_secs(2 * 3600), ..Wishes::default() };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::job::{Plan, Reason};
-use crate::jobdir::{Event, What};
+use crate::jobdir::{Event, EventDetail};
 use crate::market::{UsdPerHour, elapsed};
 use crate::policy::watch::idle_cost::{IdleCost, IdleFacts, idle_cost};
 
@@ -22,7 +22,7 @@ pub fn of(
     events: &[Event],
 ) -> Option<(Timestamp, IdleCost)> {
     let told = events.iter().filter_map(|event| {
-        if let What::Verdict { reason } = &event.what { Some(reason) } else { None }
+        if let EventDetail::Verdict { reason } = &event.what { Some(reason) } else { None }
     });
     let idle = told
         .chain(reasons)
@@ -31,10 +31,10 @@ pub fn of(
     let quiet = Duration::try_from_secs_f64(*idle.numbers.get("quiet_secs")?).ok()?;
     let began = events
         .iter()
-        .find(|event| matches!(event.what, What::WorkloadStarted { .. }))
+        .find(|event| matches!(event.what, EventDetail::WorkloadStarted { .. }))
         .map(|event| event.at)?;
     let saves = events.iter().filter_map(|event| {
-        if let What::Checkpoint { .. } = event.what { Some(event.at) } else { None }
+        if let EventDetail::Checkpoint { .. } = event.what { Some(event.at) } else { None }
     });
     let newest = saves
         .filter(|at| *at <= idle.at.saturating_add(SAVED_WITH_IT).unwrap_or(Timestamp::MAX))
@@ -82,11 +82,11 @@ mod tests {
         Timestamp::from_second(1_700_000_000 + second).expect("a moment of this century")
     }
 
-    fn event(second: i64, what: What) -> Event {
+    fn event(second: i64, what: EventDetail) -> Event {
         Event { seq: 1, at: at(second), what }
     }
 
-    fn checkpoint() -> What {
+    fn checkpoint() -> EventDetail {
         let what = json!({ "kind": "checkpoint", "checkpoint": { "number": 1, "attempt": 1, "created": at(0), "step": null, "bytes": 1 },
             "save_secs": 1.0, "upload_secs": 1.0, "asked_by": null });
         serde_json::from_value(what).expect("an event")
@@ -99,8 +99,8 @@ mod tests {
     #[test]
     fn both_sides_are_told_with_what_was_saved_last() {
         let started =
-            event(400, What::WorkloadStarted { start: 1, pid: 1, command: "train".into() });
-        let verdict = event(4000, What::Verdict { reason: idle() });
+            event(400, EventDetail::WorkloadStarted { start: 1, pid: 1, command: "train".into() });
+        let verdict = event(4000, EventDetail::Verdict { reason: idle() });
         let lost = |events: &[Event]| {
             of(None, &[], events).map(|(_, cost)| (cost.waited.to_string(), cost.lost.to_string()))
         };
@@ -120,7 +120,7 @@ mod tests {
                 started,
                 event(
                     4000,
-                    What::Verdict { reason: Reason::new(at(9), "idle", "busy", "it works") }
+                    EventDetail::Verdict { reason: Reason::new(at(9), "idle", "busy", "it works") }
                 )
             ]),
             None
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn where_nothing_bills_the_time_is_told() {
         let events = [
-            event(0, What::WorkloadStarted { start: 1, pid: 1, command: "train".into() }),
+            event(0, EventDetail::WorkloadStarted { start: 1, pid: 1, command: "train".into() }),
             event(1000, checkpoint()),
         ];
         let (when, cost) = of(None, &[idle()], &events).expect("it was idle");

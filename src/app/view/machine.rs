@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::app::text::measure;
 use crate::instance::GpuStatus;
 use crate::job::{Plan, ReceiptAttempt};
-use crate::market::{Cloud, Market, Region, UsdPerHour, Zone};
+use crate::market::{CloudKind, Market, Region, UsdPerHour, Zone};
 
 /// The field names are an interface (docs/cli-json.md).
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,7 +32,7 @@ impl From<&Plan> for MachineShown {
             zone: offer.zone.to_string(),
             region: Some(offer.region.clone()),
             usd_per_hour: Some(offer.hourly()),
-            is_here: offer.cloud == Cloud::Local,
+            is_here: offer.cloud == CloudKind::Local,
         }
     }
 }

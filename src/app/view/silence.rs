@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use crate::app::text::local_time;
 use crate::instance::InstanceState;
 use crate::job::{JobState, Plan};
-use crate::market::{Cloud, Span};
+use crate::market::{CloudKind, Span};
 
 /// An agent sends a heartbeat every 15 s. Shorter, and one slow store request makes a machine
 /// silent; longer, and a lost one is called running.
@@ -25,7 +25,7 @@ pub struct Silence {
     /// `running`, `terminated` and so on, or `gone` if the cloud shows none. Null: it did not
     /// answer.
     #[cfg_attr(feature = "web", schema(value_type = Option<String>))]
-    pub machine: Option<Seen>,
+    pub machine: Option<CloudView>,
     /// When it ended, by the cloud.
     pub ended: Option<Timestamp>,
 }
@@ -46,8 +46,8 @@ impl Silence {
 
     fn is_off(&self) -> bool {
         self.machine.is_some_and(|seen| match seen {
-            Seen::There(state) => !state.bills(),
-            Seen::Gone => true,
+            CloudView::There(state) => !state.bills(),
+            CloudView::Gone => true,
         })
     }
 
@@ -64,14 +64,14 @@ impl Silence {
         let heard =
             format!("its agent was last heard {} ago", Span::from_secs(self.seconds as u64));
         let cloud = plan.map_or("the cloud", |plan| match plan.offer.cloud {
-            Cloud::Aws => "EC2",
-            Cloud::Local => "this workstation",
+            CloudKind::Aws => "EC2",
+            CloudKind::Local => "this workstation",
         });
         let ended =
             self.ended.map(|ended| format!(" since {}", local_time(ended))).unwrap_or_default();
         match self.machine {
-            Some(Seen::Gone) => format!("{heard}; {cloud} shows its machine no more"),
-            Some(Seen::There(state)) => {
+            Some(CloudView::Gone) => format!("{heard}; {cloud} shows its machine no more"),
+            Some(CloudView::There(state)) => {
                 format!("{heard}; {cloud} says that its machine is {state}{ended}")
             }
             None => format!("{heard}; {cloud} does not say what its machine does"),
@@ -80,17 +80,17 @@ impl Silence {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum CloudView {
     There(InstanceState),
     /// It shows no such machine.
     Gone,
 }
 
-impl Serialize for Seen {
+impl Serialize for CloudView {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
-            Seen::There(state) => to.collect_str(state),
-            Seen::Gone => to.serialize_str("gone"),
+            CloudView::There(state) => to.collect_str(state),
+            CloudView::Gone => to.serialize_str("gone"),
         }
     }
 }
@@ -131,12 +131,12 @@ mod tests {
             "its agent was last heard 3m 20s ago; the cloud does not say what its machine does"
         );
         use InstanceState::{Running, Stopping, Terminated};
-        let there = Seen::There;
+        let there = CloudView::There;
         for (machine, state) in [
             (there(Running), "silent"),
             (there(Terminated), "gone"),
             (there(Stopping), "gone"),
-            (Seen::Gone, "gone"),
+            (CloudView::Gone, "gone"),
         ] {
             silence.machine = Some(machine);
             assert_eq!(silence.state(), state, "{machine:?}");

@@ -13,18 +13,18 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::job_summary::Summary;
-use super::silence::Seen;
+use super::silence::CloudView;
 use crate::app::drive;
 use crate::instance::InstanceView;
 use crate::job::Plan;
 use crate::market::{Usd, elapsed};
-use crate::wire::{Store, Workstation};
+use crate::wire::{StoreHandle, Workstation};
 
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Asks the clouds about all silent machines at once. A cloud without an answer changes nothing.
 pub async fn ask(
     workstation: &Workstation,
-    store: &Store,
+    store: &StoreHandle,
     summaries: &mut [Summary],
     now: Timestamp,
 ) {
@@ -52,7 +52,7 @@ pub async fn ask(
 
 fn take_in(summary: &mut Summary, plan: &Plan, view: Option<&InstanceView>, now: Timestamp) {
     let Some(silence) = &mut summary.silence else { return };
-    silence.machine = Some(view.map_or(Seen::Gone, |view| Seen::There(view.state)));
+    silence.machine = Some(view.map_or(CloudView::Gone, |view| CloudView::There(view.state)));
     silence.ended = view.and_then(|view| view.ended);
     let Some(ended) = silence.ended.map(|ended| ended.max(plan.created)) else { return };
     // It billed at most until then.

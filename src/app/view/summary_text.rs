@@ -8,7 +8,7 @@ use crate::app::view::job_summary::Summary;
 use crate::app::view::next_end::WatchPolicy;
 use crate::job::{CheckpointSummary, JobState, Progress, is_absence};
 use crate::market::{Span, Usd, UsdPerHour, elapsed};
-use crate::policy::Standing;
+use crate::policy::Activity;
 
 /// `step 120 of 1000, 12%, 6m left, loss 0.31`; `None` without progress.
 pub fn progress_text(progress: &Progress) -> Option<String> {
@@ -69,7 +69,7 @@ pub fn verdict_text(summary: &Summary) -> Option<String> {
 pub fn judged(summary: &Summary) -> (Option<String>, Option<String>) {
     let (verdict, seen) = (verdict_text(summary), summary.reason.clone());
     match (verdict, seen) {
-        (Some(young), Some(seen)) if young == Standing::Starting.word() => {
+        (Some(young), Some(seen)) if young == Activity::Starting.word() => {
             (Some(format!("{young}: too young to be judged; seen so far: {seen}")), None)
         }
         said => said,

@@ -12,8 +12,8 @@ use super::reason_text::{asker, market_text, reason_text};
 use super::summary_text::resumed_text;
 use crate::app::text::local_time;
 use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled, is_absence};
-use crate::jobdir::{Event, JobDir, JobDirError, What, unless_damaged};
-use crate::market::Cloud;
+use crate::jobdir::{Event, EventDetail, JobDir, JobDirError, unless_damaged};
+use crate::market::CloudKind;
 use crate::policy::cloud_text;
 use crate::policy::watch::idle_cost::IdleCost;
 
@@ -138,14 +138,14 @@ type Beside<'a> = (&'a [&'a Request], &'a [&'a Reason]);
 
 /// One entry of the timeline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Entry {
+pub struct TimelineEntry {
     pub at: Timestamp,
     pub word: &'static str,
     pub text: String,
 }
 
 /// The entries of each attempt, with the requests and decisions of its time.
-pub fn story(explained: &Explained, all: bool) -> Vec<(AttemptNo, Vec<Entry>)> {
+pub fn story(explained: &Explained, all: bool) -> Vec<(AttemptNo, Vec<TimelineEntry>)> {
     let attempts = &explained.attempts;
     let (mut requests, mut decisions): (Vec<&Request>, Vec<&Reason>) =
         (explained.requests.iter().collect(), explained.market.iter().collect());
@@ -169,37 +169,44 @@ fn entries(
     (requests, decisions): Beside<'_>,
     setup: Option<&str>,
     all: bool,
-) -> Vec<Entry> {
+) -> Vec<TimelineEntry> {
     let mut lines = Vec::new();
     // The plan has these reasons already.
     let planned = |reason: &Reason| {
         attempt.plan.as_ref().is_some_and(|plan| plan.reasons.contains(&reason.text))
     };
-    lines.extend(decisions.iter().filter(|reason| !planned(reason)).map(|reason| Entry {
+    lines.extend(decisions.iter().filter(|reason| !planned(reason)).map(|reason| TimelineEntry {
         at: reason.at,
         word: "market",
         text: market_text(reason),
     }));
     if let Some(plan) = &attempt.plan {
-        lines.push(Entry { at: plan.created, word: "plan", text: plan.reasons.join("; ") });
+        lines.push(TimelineEntry { at: plan.created, word: "plan", text: plan.reasons.join("; ") });
     }
-    let mut starts =
-        Starts { setup: setup.map(|script| format!("-ec {script}")), setups: 0, last_setup: None };
+    let mut starts = StartCounter {
+        setup: setup.map(|script| format!("-ec {script}")),
+        setups: 0,
+        last_setup: None,
+    };
     for event in &attempt.events {
         if let Some((word, text)) = event_text(&event.what, &mut starts, all) {
-            let ended_it = matches!(&event.what, What::Verdict { reason } if attempt.settled.is_some() && attempt.reasons.contains(reason));
-            lines.push(Entry { at: event.at, word: if ended_it { "because" } else { word }, text });
+            let ended_it = matches!(&event.what, EventDetail::Verdict { reason } if attempt.settled.is_some() && attempt.reasons.contains(reason));
+            lines.push(TimelineEntry {
+                at: event.at,
+                word: if ended_it { "because" } else { word },
+                text,
+            });
         }
     }
     if let Some((at, cost)) = attempt.idle_at.zip(attempt.idle_cost.as_ref()) {
-        lines.push(Entry { at, word: "cost", text: idle_cost::text(cost) });
+        lines.push(TimelineEntry { at, word: "cost", text: idle_cost::text(cost) });
     }
     for request in requests {
         let seen = attempt.events.iter().any(
-            |event| matches!(event.what, What::Wish { number, .. } if number == request.number),
+            |event| matches!(event.what, EventDetail::Wish { number, .. } if number == request.number),
         );
         if !seen {
-            lines.push(Entry {
+            lines.push(TimelineEntry {
                 at: request.at,
                 word: "request",
                 text: format!("{} by {}: {}", request.number, request.by, request.wish),
@@ -211,11 +218,11 @@ fn entries(
             .events
             .iter()
             .filter_map(|event| {
-                if let What::Verdict { reason } = &event.what { Some(reason) } else { None }
+                if let EventDetail::Verdict { reason } = &event.what { Some(reason) } else { None }
             })
             .collect();
         let unsaid = attempt.reasons.iter().filter(|reason| !verdicts.contains(reason));
-        lines.extend(unsaid.map(|reason| Entry {
+        lines.extend(unsaid.map(|reason| TimelineEntry {
             at: reason.at,
             word: "because",
             text: reason_text(reason),
@@ -232,7 +239,11 @@ fn entries(
             settled.usd
         );
         let last = lines.iter().map(|line| line.at).max();
-        lines.extend(settled.billed_to.or(last).map(|at| Entry { at, word: "settled", text }));
+        lines.extend(settled.billed_to.or(last).map(|at| TimelineEntry {
+            at,
+            word: "settled",
+            text,
+        }));
     }
     // A stable sort: entries of one time keep their order.
     lines.sort_by_key(|line| line.at);
@@ -252,20 +263,20 @@ pub fn unheard_text(plan: &Plan, hard_end: Option<Timestamp>, has_lease: bool) -
 }
 
 fn said_of_the_end(plan: Option<&Plan>, reason: &str) -> String {
-    let cloud = plan.map_or(Cloud::Local, |plan| plan.offer.cloud);
-    let who = if cloud == Cloud::Local { "the machine" } else { "the cloud" };
+    let cloud = plan.map_or(CloudKind::Local, |plan| plan.offer.cloud);
+    let who = if cloud == CloudKind::Local { "the machine" } else { "the cloud" };
     format!("; {who} says: {}", cloud_text(cloud, reason))
 }
 
 /// Tells `setup` from the starts of the command.
-struct Starts {
+struct StartCounter {
     setup: Option<String>,
     setups: u32,
     /// The number of the last start, if it was a setup.
     last_setup: Option<u32>,
 }
 
-impl Starts {
+impl StartCounter {
     fn end(&self, start: u32, exit: &str, orphans: u32) -> String {
         let setup = if self.last_setup == Some(start) { "setup ended: " } else { "" };
         let orphans = if orphans == 0 {
@@ -295,48 +306,56 @@ impl Starts {
 }
 
 /// The word and the sentence of an event; `None`: shown only with --all, or never.
-fn event_text(what: &What, starts: &mut Starts, all: bool) -> Option<(&'static str, String)> {
+fn event_text(
+    what: &EventDetail,
+    starts: &mut StartCounter,
+    all: bool,
+) -> Option<(&'static str, String)> {
     Some(match what {
-        What::Verdict { reason } => ("verdict", reason_text(reason)),
-        What::Notice { notice } => {
+        EventDetail::Verdict { reason } => ("verdict", reason_text(reason)),
+        EventDetail::Notice { notice } => {
             ("notice", format!("{} at {}", notice.detail, local_time(notice.at)))
         }
-        What::Resumed { checkpoint, went_back } => {
+        EventDetail::Resumed { checkpoint, went_back } => {
             ("resumed", resumed_text(checkpoint, went_back.as_deref()))
         }
-        What::WorkloadStarted { start, command, .. } => ("started", starts.text(*start, command)),
-        What::WorkloadEnded { start, exit, orphans } => {
+        EventDetail::WorkloadStarted { start, command, .. } => {
+            ("started", starts.text(*start, command))
+        }
+        EventDetail::WorkloadEnded { start, exit, orphans } => {
             ("ended", starts.end(*start, &exit.to_string(), *orphans))
         }
-        What::Wish { number, by, text } => ("request", format!("{number} by {by}: {text}")),
-        What::Attention { text } => ("attention", text.clone()),
-        What::Loss { text } if is_absence(text) => ("outputs", text.clone()),
-        What::Loss { text } => ("lost", text.clone()),
-        What::Asked { by, signal, processes: 0 } => (
+        EventDetail::Wish { number, by, text } => ("request", format!("{number} by {by}: {text}")),
+        EventDetail::Attention { text } => ("attention", text.clone()),
+        EventDetail::Loss { text } if is_absence(text) => ("outputs", text.clone()),
+        EventDetail::Loss { text } => ("lost", text.clone()),
+        EventDetail::Asked { by, signal, processes: 0 } => (
             "asked",
             format!(
                 "to save, {}: nobody has a handler for {signal}, so it was not sent",
                 asker(by)
             ),
         ),
-        What::Asked { by, signal, .. } => {
+        EventDetail::Asked { by, signal, .. } => {
             ("asked", format!("to save, {}, with {signal}", asker(by)))
         }
-        What::Checkpoint { checkpoint, save_secs, upload_secs, asked_by } => {
+        EventDetail::Checkpoint { checkpoint, save_secs, upload_secs, asked_by } => {
             let asked = asked_by.as_ref().map(|by| format!(", {}", asker(by))).unwrap_or_default();
             let took = format!("saved in {save_secs:.1} s, uploaded in {upload_secs:.1} s");
             ("checkpoint", format!("{}: {took}{asked}", checkpoint.told()))
         }
-        What::Stacks { key } => ("stacks", key.clone()),
-        What::Phase { phase } if all => ("phase", format!("{phase:?}").to_lowercase()),
-        What::Agent { version, instance, reattached } if all => (
+        EventDetail::Stacks { key } => ("stacks", key.clone()),
+        EventDetail::Phase { phase } if all => ("phase", format!("{phase:?}").to_lowercase()),
+        EventDetail::Agent { version, instance, reattached } if all => (
             "agent",
             format!(
                 "{version} on {instance}{}",
                 if *reattached { ", found its workload running" } else { "" }
             ),
         ),
-        What::Phase { .. } | What::Agent { .. } | What::Unknown => return None,
+        EventDetail::Phase { .. } | EventDetail::Agent { .. } | EventDetail::Unknown => {
+            return None;
+        }
     })
 }
 
@@ -354,7 +373,7 @@ mod tests {
         Timestamp::from_second(1_700_000_000 + second).expect("a moment of this century")
     }
 
-    fn event(seq: u64, second: i64, what: What) -> Event {
+    fn event(seq: u64, second: i64, what: EventDetail) -> Event {
         Event { seq, at: at(second), what }
     }
 
@@ -362,8 +381,8 @@ mod tests {
         crate::job::ExitStatus { code: Some(0), signal: None, oom: false }
     }
 
-    fn started(start: u32, command: &str) -> What {
-        What::WorkloadStarted { start, pid: 1, command: command.into() }
+    fn started(start: u32, command: &str) -> EventDetail {
+        EventDetail::WorkloadStarted { start, pid: 1, command: command.into() }
     }
 
     #[test]
@@ -374,13 +393,17 @@ mod tests {
         );
         let events = vec![
             event(1, 1, started(1, "/bin/sh -ec set -e\necho one\necho two")),
-            event(2, 2, What::WorkloadEnded { start: 1, exit: went_well(), orphans: 0 }),
+            event(2, 2, EventDetail::WorkloadEnded { start: 1, exit: went_well(), orphans: 0 }),
             event(2, 3, started(2, "python train.py")),
             // Recorded later than it was judged.
-            event(3, 12, What::Asked { by: "you".into(), signal: "SIGUSR1".into(), processes: 1 }),
-            event(4, 9, What::Verdict { reason: idle }),
+            event(
+                3,
+                12,
+                EventDetail::Asked { by: "you".into(), signal: "SIGUSR1".into(), processes: 1 },
+            ),
+            event(4, 9, EventDetail::Verdict { reason: idle }),
             event(5, 20, started(3, "python train.py")),
-            event(6, 30, What::Verdict { reason: ended.clone() }),
+            event(6, 30, EventDetail::Verdict { reason: ended.clone() }),
         ];
         let settled = json!({ "format": 1, "attempt": 1, "instance": "i", "because": "failed", "billed_from": at(0), "billed_to": at(31),
             "billed": "31s", "usd": 0.0 });

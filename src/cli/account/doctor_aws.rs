@@ -37,7 +37,7 @@ mod asked {
     use crate::policy::account::subnet_egress::{judge_absent, judge_subnets};
     use crate::policy::account::sweeper_plan::{SweeperSeen, judge_sweeper};
     use crate::wire::setup::{AwsCaller, AwsDoctor, CredentialsEnd};
-    use crate::wire::{Clock, Workstation, causes};
+    use crate::wire::{ClockHandle, Workstation, causes};
 
     /// The checks share this. The identity is asked once; checks that need it wait.
     struct AwsChecks {
@@ -51,7 +51,7 @@ mod asked {
         armed: bool,
         bucket: Option<(String, String)>,
         workstation: Workstation,
-        clock: Clock,
+        clock: ClockHandle,
     }
 
     impl AwsChecks {

@@ -8,12 +8,12 @@ use crate::app::overview::found_machine::{hour, is_orphan, is_shown, is_stray, w
 use crate::app::text::counted;
 use crate::cli::output::unreachable;
 use crate::cli::{Context, Give, Stream, render_table_within};
-use crate::controller::{Found, Judged};
+use crate::controller::{Judged, SweepFindings};
 use crate::instance::InstanceView;
 use crate::market::{Market, Span, Usd, UsdPerHour, elapsed};
 
 /// Prints only what was found. Programs get one document, with what was done (`Swept::tell`).
-pub fn show(context: &Context, found: &Found, at_stake: &AtStake) {
+pub fn show(context: &Context, found: &SweepFindings, at_stake: &AtStake) {
     if context.is_machine_output() {
         return;
     }
@@ -83,7 +83,7 @@ fn own_table(width: Option<usize>, rows: &[Vec<String>]) -> String {
 }
 
 /// Shows the machines with an unknown job, and what helps the user to recognise them.
-fn show_strays(context: &Context, found: &Found) {
+fn show_strays(context: &Context, found: &SweepFindings) {
     let strays: Vec<&Judged> = found.machines.iter().filter(|judged| is_stray(judged)).collect();
     if strays.is_empty() {
         return;

@@ -15,9 +15,9 @@ use crate::app::record_errors;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::job::{MachineSpec, Plan, Proof};
 use crate::jobdir::{ProofDir, proof_keys};
-use crate::market::Cloud;
-use crate::policy::account::shutdown_proof::{Standing, not_tried, standing};
-use crate::wire::{Store, Workstation};
+use crate::market::CloudKind;
+use crate::policy::account::shutdown_proof::{ProofState, not_tried, standing};
+use crate::wire::{StoreHandle, Workstation};
 
 /// A user who detaches waits at most this long for the warning.
 const WARN_WITHIN: Duration = Duration::from_secs(3);
@@ -29,7 +29,7 @@ pub struct Proofs {
 
 /// # Errors
 /// Fails when AWS refuses the credentials, or the job root is unreachable.
-pub async fn look(workstation: &Workstation, store: &Store) -> Result<Proofs, Fault> {
+pub async fn look(workstation: &Workstation, store: &StoreHandle) -> Result<Proofs, Fault> {
     // The requests run in parallel, because a launch waits for them.
     let (account, keys) = tokio::join!(account(workstation), proof_keys(&**store));
     let (account, keys) = (account?, keys.map_err(|error| record_errors::record_fault(&error))?);
@@ -64,14 +64,14 @@ pub async fn regions(
 }
 
 impl Proofs {
-    fn standing(&self, context: &Context, region: &str) -> Standing<'_> {
+    fn standing(&self, context: &Context, region: &str) -> ProofState<'_> {
         standing(self.proofs.iter().find(|proof| proof.region == region), context.clock.now())
     }
 
     /// A good proof may cover only the deadline unit. The note says what was not tried.
     pub fn tell_what_was_not_tried(&self, context: &Context, regions: &BTreeSet<String>) {
         let less = regions.iter().find_map(|region| match self.standing(context, region) {
-            Standing::Good(proof) => {
+            ProofState::Good(proof) => {
                 not_tried(proof, &context.user.owner).map(|less| (region, less))
             }
             _ => None,
@@ -90,7 +90,7 @@ impl Proofs {
         regions: &BTreeSet<String>,
         plan: Option<&Plan>,
     ) -> Option<Fault> {
-        let bad: Vec<(&String, Standing<'_>)> = regions
+        let bad: Vec<(&String, ProofState<'_>)> = regions
             .iter()
             .map(|region| (region, self.standing(context, region)))
             .filter(|(_, standing)| !standing.is_good())
@@ -133,7 +133,7 @@ impl Proofs {
 pub async fn warn(
     context: &Context,
     workstation: &Workstation,
-    store: &Store,
+    store: &StoreHandle,
     regions: &BTreeSet<String>,
 ) {
     let looked = tokio::select! {
@@ -159,7 +159,7 @@ pub async fn warn(
 pub async fn warn_beforehand(
     context: &Context,
     workstation: &Workstation,
-    store: &Store,
+    store: &StoreHandle,
     machine: &MachineSpec,
 ) {
     let regions: BTreeSet<String> =
@@ -173,6 +173,6 @@ pub async fn warn_beforehand(
     }
 }
 
-pub fn is_asked(cloud: Cloud, unproven: bool) -> bool {
-    cloud != Cloud::Local && !unproven
+pub fn is_asked(cloud: CloudKind, unproven: bool) -> bool {
+    cloud != CloudKind::Local && !unproven
 }

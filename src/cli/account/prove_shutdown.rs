@@ -35,10 +35,10 @@ use crate::job::{
     Tried, Wish,
 };
 use crate::jobdir::{JobDir, JobDirError, ProofDir};
-use crate::market::{Cloud, Span, Usd};
+use crate::market::{CloudKind, Span, Usd};
 use crate::policy::account::shutdown_proof;
 use crate::policy::account::sweeper_proof::{Expected, is_by_another, stands_in};
-use crate::wire::{self, DrivingLock, Store, Workstation};
+use crate::wire::{self, DrivingLock, StoreHandle, Workstation};
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProofArgs {
@@ -75,7 +75,7 @@ struct TrialAttempt {
 struct ProofRun<'a> {
     context: &'a Context,
     workstation: Workstation,
-    store: Store,
+    store: StoreHandle,
     controller: Controller,
     account: String,
     region: String,
@@ -85,7 +85,7 @@ struct ProofRun<'a> {
 /// Fails when something is missing, the user declines, no machine is available, or Ctrl-C was
 /// pressed.
 pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault> {
-    preflight::refuse_cloud(Cloud::Aws)?;
+    preflight::refuse_cloud(CloudKind::Aws)?;
     let workstation = job_root::workstation(context)?;
     let account = proof_gate::account(&workstation).await?;
     let home = workstation.aws_regions(&[]).await.into_iter().next().unwrap_or_default();

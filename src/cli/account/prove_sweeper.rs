@@ -6,9 +6,9 @@ use crate::account::sweeper;
 use crate::cli::Context;
 use crate::jobdir::SweeperDir;
 use crate::policy::account::sweeper_proof::{Expected, SweeperFacts, expected};
-use crate::wire::{Store, Workstation, causes};
+use crate::wire::{StoreHandle, Workstation, causes};
 
-pub async fn look(context: &Context, workstation: &Workstation, store: &Store) -> Expected {
+pub async fn look(context: &Context, workstation: &Workstation, store: &StoreHandle) -> Expected {
     let name = sweeper::name(&context.user.owner);
     let dir = SweeperDir::new(store.clone(), &name);
     let ((function, schedule), came) = tokio::join!(workstation.aws_sweeper(&name), dir.came());

@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 
 use crate::app::overview::found_machine::{is_orphan, so_far};
 use crate::cli::{Context, ExitCode, Fault};
-use crate::controller::{Found, Judged};
+use crate::controller::{Judged, SweepFindings};
 use crate::instance::InstanceView;
 use crate::job::{CheckpointSummary, JobId};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Market, Span, elapsed};
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// An orphan bills, so a silent job root delays its end at most this long.
 const LOOK_MAX: Duration = Duration::from_secs(20);
@@ -37,7 +37,7 @@ type NewestCheckpoint = Result<Option<CheckpointSummary>, String>;
 pub struct AtStake(BTreeMap<JobId, NewestCheckpoint>);
 
 impl AtStake {
-    pub async fn of(context: &Context, store: &Store, found: &Found) -> Self {
+    pub async fn of(context: &Context, store: &StoreHandle, found: &SweepFindings) -> Self {
         let jobs: BTreeSet<JobId> = found
             .machines
             .iter()
@@ -89,7 +89,7 @@ impl AtStake {
 }
 
 /// `None`: the job is not in this job root.
-async fn newest(store: &Store, job: &JobId) -> Option<NewestCheckpoint> {
+async fn newest(store: &StoreHandle, job: &JobId) -> Option<NewestCheckpoint> {
     let dir = JobDir::new(Arc::clone(store), job.clone());
     let words = |error: JobDirError| Fault::from_error(ExitCode::UNREACHABLE, &error).sentence();
     match dir.newest_checkpoint().await {

@@ -20,10 +20,10 @@ use crate::cli::shell::confirm::confirm;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Give, Stream, render_table_within};
 use crate::config::AwsFile;
-use crate::controller::{Controller, Everywhere, Found, Judged};
+use crate::controller::{Controller, Everywhere, Judged, SweepFindings};
 use crate::jobdir::{self, JobDir};
-use crate::market::{Cloud, Market};
-use crate::wire::Store;
+use crate::market::{CloudKind, Market};
+use crate::wire::StoreHandle;
 
 /// End machines of ours without a living job, in all regions
 #[derive(Clone, Debug, ClapArgs)]
@@ -71,9 +71,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         let named = NamedMachines { machines: &args.machine, dry_run: args.dry_run, yes: args.yes };
         return unknown_job_machines::end_named(&named, context, &store, &controller, found).await;
     }
-    if unsigned.contains(&Cloud::Aws) && never_at_aws(context, &store).await {
+    if unsigned.contains(&CloudKind::Aws) && never_at_aws(context, &store).await {
         found.unasked =
-            unknown.extract_if(.., |(place, _)| place.as_str() == Cloud::Aws.word()).collect();
+            unknown.extract_if(.., |(place, _)| place.as_str() == CloudKind::Aws.word()).collect();
     }
     found.unknown.extend(unknown);
     let (at_stake, mut swept) = (AtStake::of(context, &store, &found).await, Swept::default());
@@ -87,7 +87,7 @@ async fn act(
     args: &Args,
     context: &Context,
     controller: &Controller,
-    found: &Found,
+    found: &SweepFindings,
     swept: &mut Swept,
 ) -> Result<ExitCode, Fault> {
     let orphans: Vec<&Judged> = found.machines.iter().filter(|judged| is_orphan(judged)).collect();
@@ -110,7 +110,7 @@ async fn act(
 
 /// A folder without jobs for AWS, and without `[aws]`. Then missing credentials are no error: a
 /// timer would fail every five minutes.
-async fn never_at_aws(context: &Context, store: &Store) -> bool {
+async fn never_at_aws(context: &Context, store: &StoreHandle) -> bool {
     if !context.job_root.starts_with("file://") || context.user.aws != AwsFile::default() {
         return false;
     }
@@ -118,7 +118,7 @@ async fn never_at_aws(context: &Context, store: &Store) -> bool {
     let Ok(jobs) = jobdir::jobs(store.as_ref()).await else { return false };
     let read = stream::iter(jobs).map(|job| async move {
         let spec = JobDir::new(Arc::clone(store), job).spec().await;
-        spec.is_ok_and(|spec| spec.is_none_or(|spec| spec.spec.machine.cloud == Cloud::Local))
+        spec.is_ok_and(|spec| spec.is_none_or(|spec| spec.spec.machine.cloud == CloudKind::Local))
     });
     read.buffered(READS_IN_FLIGHT).all(std::future::ready).await
 }
@@ -133,11 +133,11 @@ fn will_do(orphans: usize, removed: usize) -> String {
 }
 
 /// With unknown places the sweep is incomplete.
-fn code(found: &Found) -> ExitCode {
+fn code(found: &SweepFindings) -> ExitCode {
     if found.unknown.is_empty() { ExitCode::SUCCESS } else { ExitCode::UNREACHABLE }
 }
 
-fn show(context: &Context, found: &Found, at_stake: &AtStake) {
+fn show(context: &Context, found: &SweepFindings, at_stake: &AtStake) {
     if !context.is_machine_output() && !found.machines.iter().any(is_shown) {
         context.printer.line(if found.unknown.is_empty() {
             "no machine of yours runs"

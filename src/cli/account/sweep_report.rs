@@ -13,7 +13,7 @@ use super::stop_cost::AtStake;
 use crate::account::Residue;
 use crate::app::overview::found_machine::{figures, is_shown, is_stray, words};
 use crate::cli::{Context, ExitCode, Fault};
-use crate::controller::{Controller, EndAsked, Found, Judged, SECOND_LOOK};
+use crate::controller::{Controller, EndAnswer, Judged, SECOND_LOOK, SweepFindings};
 use crate::instance::MachineRef;
 use crate::market::Region;
 
@@ -83,15 +83,15 @@ impl Swept {
         };
         let printer = &context.printer;
         let (done, trouble) = match ended {
-            Ok(Some(EndAsked::Ends)) => {
+            Ok(Some(EndAnswer::Ends)) => {
                 printer.note(format!("asked the cloud to end {machine} of job `{job}`; `lamp sweep` shows when it is gone"));
                 (Done::Asked, None)
             }
-            Ok(Some(EndAsked::Stops)) => {
+            Ok(Some(EndAnswer::Stops)) => {
                 printer.note(format!("asked the cloud to stop {machine}, and its disk stays; `lamp cancel {job}` gives it up"));
                 (Done::Asked, None)
             }
-            Ok(Some(EndAsked::RunsOn(why))) => {
+            Ok(Some(EndAnswer::RunsOn(why))) => {
                 printer.warn(format!("{machine} in {} {why}", machine.region));
                 (Done::Unstoppable, Some(why))
             }
@@ -138,13 +138,13 @@ impl Swept {
     }
 
     /// For programs, at the end. People have read it line by line.
-    pub fn tell(&self, context: &Context, found: &Found, at_stake: &AtStake) {
+    pub fn tell(&self, context: &Context, found: &SweepFindings, at_stake: &AtStake) {
         if context.is_machine_output() {
             context.printer.json(&self.document(found, at_stake, context.clock.now()));
         }
     }
 
-    fn document(&self, found: &Found, at_stake: &AtStake, now: Timestamp) -> Value {
+    fn document(&self, found: &SweepFindings, at_stake: &AtStake, now: Timestamp) -> Value {
         let machines = found.machines.iter().filter(|judged| is_shown(judged)).map(|judged| {
             let (verdict, why) = words(&judged.verdict);
             let view = &judged.view;

@@ -32,11 +32,11 @@ use crate::wire::setup::AwsSetup;
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
-    pub what: What,
+    pub what: UninitTarget,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum What {
+pub enum UninitTarget {
     Aws(AwsArgs),
 }
 
@@ -60,7 +60,7 @@ pub struct AwsArgs {
 /// # Errors
 /// Fails when AWS does not answer, a machine of ours still runs, or the user declines.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let What::Aws(args) = &args.what;
+    let UninitTarget::Aws(args) = &args.what;
     let place = &args.place;
     let setup = open(context, place, false).await?;
     let looking = || "looking at what is there".to_owned();

@@ -15,10 +15,10 @@ use super::sweep_report::Swept;
 use crate::app::overview::found_machine::{is_orphan, is_stray};
 use crate::cli::shell::confirm::confirm;
 use crate::cli::{Context, ExitCode, Fault};
-use crate::controller::{Controller, Found, Judged};
+use crate::controller::{Controller, Judged, SweepFindings};
 use crate::instance::InstanceState;
 use crate::policy::lifecycle::orphan::OrphanVerdict;
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// A machine id as EC2 or this workstation gives it.
 ///
@@ -36,7 +36,7 @@ pub fn machine_id(text: &str) -> Result<String, String> {
         .to_owned())
 }
 
-pub fn hint(context: &Context, found: &Found) {
+pub fn hint(context: &Context, found: &SweepFindings) {
     let Some(first) = found
         .machines
         .iter()
@@ -65,9 +65,9 @@ pub struct NamedMachines<'a> {
 pub async fn end_named(
     named: &NamedMachines<'_>,
     context: &Context,
-    store: &Store,
+    store: &StoreHandle,
     controller: &Controller,
-    mut found: Found,
+    mut found: SweepFindings,
 ) -> Result<ExitCode, Fault> {
     let is_named = |judged: &Judged| named.machines.contains(&judged.view.id);
     if let Some(missing) =
@@ -91,7 +91,7 @@ async fn end_those(
     named: &NamedMachines<'_>,
     context: &Context,
     controller: &Controller,
-    found: &Found,
+    found: &SweepFindings,
     swept: &mut Swept,
 ) -> Result<ExitCode, Fault> {
     for gone in found.machines.iter().filter(|judged| !is_stray(judged) && !is_orphan(judged)) {
@@ -167,7 +167,7 @@ fn refused(judged: &Judged) -> Option<Fault> {
     }
 }
 
-fn not_seen(context: &Context, id: &str, found: &Found) -> Fault {
+fn not_seen(context: &Context, id: &str, found: &SweepFindings) -> Fault {
     let owner = &context.user.owner;
     let fault = match found.unknown.first() {
         None => Fault::new(

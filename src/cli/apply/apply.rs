@@ -40,9 +40,9 @@ use crate::controller::Controller;
 use crate::job::{JobId, Receipt, Schedule};
 use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
 use crate::policy::schedule::apply_diff::{
-    Applies, ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes, newest_of,
+    Applies, ApplyWishes, ChangeKind, FileChange, FileFact, JobFact, changes, newest_of,
 };
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// Make the jobs be what the job files in a directory say
 #[derive(Clone, Debug, ClapArgs)]
@@ -146,7 +146,7 @@ async fn apply(
     let costs = Costs::of(context, &controller, &planned, &ready).await;
     let capped = caps_cost::of(context, &store, &planned, &costs).await?;
     if !context.is_machine_output() {
-        let falls_short = |change: &Change| {
+        let falls_short = |change: &FileChange| {
             let scheduled = ready
                 .iter()
                 .find(|one| one.applied.file == change.file)
@@ -176,7 +176,7 @@ async fn apply(
         tell(context, &set, &planned, &costs, &[], true);
         return Ok(findings.first().map_or(ExitCode::SUCCESS, |finding| finding.fault.code));
     }
-    if planned.iter().all(Change::is_nothing) {
+    if planned.iter().all(FileChange::is_nothing) {
         tell(context, &set, &planned, &costs, &[], false);
         return Ok(ExitCode::SUCCESS);
     }
@@ -261,7 +261,7 @@ fn again(paths: &[PathBuf], whole: bool, file: &str, set: &str, context: &Contex
 
 /// The jobs of this set and owner, and which of them fall short.
 async fn jobs_of(
-    store: &Store,
+    store: &StoreHandle,
     set: &str,
     context: &Context,
 ) -> Result<(Vec<JobFact>, BTreeMap<JobId, Short>), JobDirError> {
@@ -323,7 +323,7 @@ async fn job_fact(
 }
 
 async fn schedules_of(
-    store: &Store,
+    store: &StoreHandle,
     set: &str,
     context: &Context,
 ) -> Result<Vec<(ScheduleDir, Schedule)>, JobDirError> {
@@ -341,9 +341,9 @@ async fn schedules_of(
 fn show(
     context: &Context,
     set: &str,
-    planned: &[Change],
+    planned: &[FileChange],
     costs: &Costs,
-    (short, ends): (impl Fn(&Change) -> Option<String>, impl Fn(&JobId) -> bool),
+    (short, ends): (impl Fn(&FileChange) -> Option<String>, impl Fn(&JobId) -> bool),
 ) {
     if planned.is_empty() {
         context.printer.note(format!("no job files, and the set `{set}` is empty"));
@@ -416,8 +416,8 @@ async fn check(
     args: &Args,
     context: &Context,
     controller: &Controller,
-    store: &Store,
-    planned: &[Change],
+    store: &StoreHandle,
+    planned: &[FileChange],
     ready: &[ReadyFile],
     costs: &Costs,
 ) -> Vec<PreflightFinding> {
@@ -450,8 +450,8 @@ async fn check(
 async fn proofs(
     args: &Args,
     context: &Context,
-    store: &Store,
-    planned: &[Change],
+    store: &StoreHandle,
+    planned: &[FileChange],
     ready: &[ReadyFile],
 ) -> Result<Option<(Proofs, BTreeSet<String>)>, Fault> {
     let is_made = |file: &str| planned.iter().any(|change| change.file == file && change.makes());
@@ -472,7 +472,7 @@ async fn proofs(
     Ok(Some((proof_gate::look(&workstation, store).await?, regions)))
 }
 
-fn confirm(args: &Args, context: &Context, planned: &[Change]) -> Result<(), Fault> {
+fn confirm(args: &Args, context: &Context, planned: &[FileChange]) -> Result<(), Fault> {
     let jobs: usize = planned.iter().map(|change| change.stops.len()).sum();
     let schedules = planned.iter().filter(|change| change.unschedules).count();
     if args.yes || jobs + schedules == 0 {
@@ -489,7 +489,7 @@ fn confirm(args: &Args, context: &Context, planned: &[Change]) -> Result<(), Fau
 fn tell(
     context: &Context,
     set: &str,
-    planned: &[Change],
+    planned: &[FileChange],
     (costs, capped): &(Costs, Option<Capped>),
     made: &[execute::Made],
     dry_run: bool,
@@ -514,7 +514,7 @@ fn tell(
         context.printer.json(&json!({ "set": set, "dry_run": dry_run, "changes": changes, "caps": capped.as_ref().map(|capped| &capped.shown) }));
     } else if dry_run {
         context.printer.note("nothing was done");
-    } else if planned.iter().all(Change::is_nothing) {
+    } else if planned.iter().all(FileChange::is_nothing) {
         context.printer.note("nothing to do");
     }
     if !made.is_empty() {

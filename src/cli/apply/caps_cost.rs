@@ -10,8 +10,8 @@ use super::cost::Costs;
 use crate::cli::{Context, Fault};
 use crate::market::UsdPerHour;
 use crate::policy::purchase::spending_cap::{self, Spending};
-use crate::policy::schedule::apply_diff::{Applies, Change};
-use crate::wire::Store;
+use crate::policy::schedule::apply_diff::{Applies, FileChange};
+use crate::wire::StoreHandle;
 
 pub struct Capped {
     pub shown: CapsShown,
@@ -26,8 +26,8 @@ pub struct Capped {
 /// Fails when the job root is unreachable.
 pub async fn of(
     context: &Context,
-    store: &Store,
-    planned: &[Change],
+    store: &StoreHandle,
+    planned: &[FileChange],
     costs: &Costs,
 ) -> Result<Option<Capped>, Fault> {
     let Some(shown) = caps_view::shown(context, store).await? else { return Ok(None) };

@@ -7,7 +7,7 @@ use crate::app::record_errors;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, Fault};
 use crate::market::{Usd, UsdPerHour};
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// The field names are an interface (docs/cli-json.md).
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -24,7 +24,7 @@ pub struct CapsShown {
 ///
 /// # Errors
 /// Fails when the job root is unreachable.
-pub async fn shown(context: &Context, store: &Store) -> Result<Option<CapsShown>, Fault> {
+pub async fn shown(context: &Context, store: &StoreHandle) -> Result<Option<CapsShown>, Fault> {
     let caps = context.user.caps;
     if caps.are_none() {
         return Ok(None);

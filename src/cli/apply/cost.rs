@@ -13,7 +13,7 @@ use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{Controller, Planned, Unready};
 use crate::job::Plan;
 use crate::market::Usd;
-use crate::policy::schedule::apply_diff::Change;
+use crate::policy::schedule::apply_diff::FileChange;
 
 /// Plans made in parallel: a cloud throttles fifty equal requests at once.
 const PLANS_IN_FLIGHT: usize = 4;
@@ -35,7 +35,7 @@ impl Costs {
     pub async fn of(
         context: &Context,
         controller: &Controller,
-        planned: &[Change],
+        planned: &[FileChange],
         ready: &[ReadyFile],
     ) -> Costs {
         let is_made = |one: &&ReadyFile| {

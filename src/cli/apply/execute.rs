@@ -21,8 +21,8 @@ use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{Controller, JobMemory, applied_id};
 use crate::job::{Applied, JobId, Receipt, ResolvedSpec, Schedule, Wish};
 use crate::jobdir::{JobDir, JobDirError, ScheduleDir};
-use crate::policy::schedule::apply_diff::{Applies, Change, JobFact};
-use crate::wire::{Store, Workstation};
+use crate::policy::schedule::apply_diff::{Applies, FileChange, JobFact};
+use crate::wire::{StoreHandle, Workstation};
 
 pub struct Made {
     pub file: String,
@@ -37,9 +37,9 @@ pub struct Made {
 /// Fails when the job root or the cloud refuses.
 pub async fn carry_out(
     context: &Context,
-    store: &Store,
+    store: &StoreHandle,
     controller: &Controller,
-    planned: &[Change],
+    planned: &[FileChange],
     ready: &[ReadyFile],
     jobs: &[JobFact],
     kept: &[(ScheduleDir, Schedule)],
@@ -83,7 +83,7 @@ async fn unschedule(
 /// Asks the job to stop. With `wait` it waits until the machine is gone, or the user leaves.
 async fn stop(
     context: &Context,
-    store: &Store,
+    store: &StoreHandle,
     controller: &Controller,
     job: &JobId,
     wait: Option<&mut LeaveSignals>,
@@ -132,7 +132,7 @@ fn broken_off() -> Fault {
 /// The job's id, and its receipt if its launch was refused for good.
 async fn make_job(
     context: &Context,
-    store: &Store,
+    store: &StoreHandle,
     controller: &Controller,
     ready: &ReadyFile,
     jobs: &[JobFact],

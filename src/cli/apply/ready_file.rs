@@ -12,8 +12,8 @@ use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::job::{Applied, JobId, RECORD_FORMAT, Schedule};
 use crate::jobdir::ScheduleDir;
-use crate::market::Cloud;
-use crate::wire::Store;
+use crate::market::CloudKind;
+use crate::wire::StoreHandle;
 
 pub struct ReadyFile {
     pub submission: Submission,
@@ -63,7 +63,7 @@ fn has_same_words(kept: &Schedule, new: &Schedule) -> bool {
 /// schedule.
 pub async fn read(
     context: &Context,
-    store: &Store,
+    store: &StoreHandle,
     set: &str,
     submission: &Submission,
 ) -> Result<ReadyFile, Fault> {
@@ -105,8 +105,8 @@ pub async fn read(
     }
     let packed = packed_job::pack(context, &submission, submission.spec(context))?;
     let here = match loaded.spec.machine.cloud {
-        Cloud::Local => Some(here(context)?),
-        Cloud::Aws => None,
+        CloudKind::Local => Some(here(context)?),
+        CloudKind::Aws => None,
     };
     let mut new = Schedule {
         format: RECORD_FORMAT,

@@ -16,7 +16,7 @@ use crate::cli::{Context, ExitCode, Fault, Give, Stream, render_table_within};
 use crate::job::{JobId, JobState, Schedule, ScheduleRun, ScheduleSpec, Waiting};
 use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
 use crate::policy::schedule::calendar::{Calendar, DueVerdict, ScheduleFacts, Spot, judge};
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// Show what is scheduled: the next run, the last one, and what it waits for
 #[derive(Clone, Debug, ClapArgs)]
@@ -114,7 +114,7 @@ fn table(width: Option<usize>, rows: &[Vec<String>]) -> String {
 
 /// `None`: the schedule was removed.
 async fn read(
-    store: &Store,
+    store: &StoreHandle,
     dir: ScheduleDir,
     now: Timestamp,
 ) -> Result<Option<ScheduleRow>, JobDirError> {
@@ -189,7 +189,7 @@ fn times(
 }
 
 async fn last_run(
-    store: &Store,
+    store: &StoreHandle,
     run: &ScheduleRun,
     now: Timestamp,
 ) -> Result<LastRun, JobDirError> {

@@ -30,7 +30,7 @@ use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::Controller;
 use crate::job::JobId;
 use crate::jobdir::{JobDir, JobDirError};
-use crate::wire::{DaemonLock, DrivingLock, Service, Store, Workstation};
+use crate::wire::{DaemonLock, DrivingLock, Service, StoreHandle, Workstation};
 
 /// Drive all jobs of the job root: relaunch after interruptions, write receipts
 ///
@@ -141,7 +141,7 @@ fn of(root: &str) -> tracing::Span {
 
 struct DrivenRoot {
     workstation: Workstation,
-    store: Store,
+    store: StoreHandle,
     controller: Controller,
     jobs: Vec<JobId>,
     /// Held while this value exists. A driver of named jobs takes no daemon lock: the records let
@@ -269,7 +269,7 @@ impl<'a> Pulse<'a> {
 
 /// The job that other commands would find. A missing job, or one of a newer version, is an error
 /// here: the driver would skip it.
-async fn meant(store: &Store, text: &str) -> Result<JobId, Fault> {
+async fn meant(store: &StoreHandle, text: &str) -> Result<JobId, Fault> {
     let spec = match text.parse::<JobId>() {
         Ok(job) => match JobDir::new(Arc::clone(store), job.clone()).spec().await {
             // A driver survives failures of the job root, also at its start.

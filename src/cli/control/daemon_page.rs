@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use crate::cli::{Context, ExitCode, Fault};
 use crate::web::{Listen, Site, serve};
-use crate::wire::{Store, TuneEngine, Workstation};
+use crate::wire::{StoreHandle, TuneEngine, Workstation};
 
 /// A service cannot ask a person, so the daemon refuses an address that other machines can reach.
 ///
@@ -27,7 +27,7 @@ pub fn only_this_machine(address: SocketAddr) -> Result<(), Fault> {
 pub async fn beside(
     address: Option<SocketAddr>,
     context: &Context,
-    store: Store,
+    store: StoreHandle,
     workstation: &Workstation,
 ) {
     if let Some(address) = address
@@ -42,7 +42,7 @@ pub async fn beside(
 async fn page(
     address: SocketAddr,
     context: &Context,
-    store: Store,
+    store: StoreHandle,
     workstation: &Workstation,
 ) -> std::io::Result<()> {
     let listen = Listen::bind(address).await?;

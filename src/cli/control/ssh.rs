@@ -23,7 +23,7 @@ use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::job::LaunchRequest;
 use crate::jobdir::JobDir;
-use crate::market::{Cloud, Region};
+use crate::market::{CloudKind, Region};
 
 /// Open a shell on the machine of a job, through Session Manager
 ///
@@ -136,7 +136,7 @@ async fn target(context: &Context, dir: &JobDir) -> Result<SshTarget, Fault> {
     let (plan, settled, lease) =
         tokio::join!(dir.plan(attempt), dir.settled(attempt), dir.lease(attempt));
     let plan = plan.map_err(fault)?.ok_or_else(none)?;
-    if plan.offer.cloud == Cloud::Local {
+    if plan.offer.cloud == CloudKind::Local {
         let what = format!(
             "job `{}` runs on a workstation, {}, not on a machine of its own",
             dir.job(),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::app::drive;
 use crate::app::find_job;
-use crate::app::stop::{self, Asked, How, Named, Standing, see_it_through};
+use crate::app::stop::{self, How, Named, PendingStop, StopAnswer, see_it_through};
 use crate::app::text::counted;
 use crate::app::text::verb;
 use crate::cli::run::attach::Attached;
@@ -25,7 +25,7 @@ use crate::cli::status::receipt;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::job::Wish;
 use crate::jobdir::JobDir;
-use crate::wire::{Store, Workstation};
+use crate::wire::{StoreHandle, Workstation};
 
 /// End jobs: save a checkpoint, keep the outputs, put the machine out
 #[derive(Clone, Debug, ClapArgs)]
@@ -73,7 +73,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
     let terminal = Terminal::new(context, args.yes);
     let session = terminal.session(&store)?;
     let (mut said, mut standing, mut faults) =
-        (Vec::<Value>::new(), Vec::<Standing>::new(), Vec::<Fault>::new());
+        (Vec::<Value>::new(), Vec::<PendingStop>::new(), Vec::<Fault>::new());
     let mut code = ExitCode::SUCCESS;
     for dir in meant {
         let asked = match dir {
@@ -81,12 +81,12 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
             Err(fault) => Err(fault),
         };
         match asked {
-            Ok(Asked::Over(how_it_went, document)) => {
+            Ok(StopAnswer::Over(how_it_went, document)) => {
                 said.push(document);
                 code = if code == ExitCode::SUCCESS { how_it_went } else { code };
             }
-            Ok(Asked::Stands(stands)) if args.wait => standing.push(stands),
-            Ok(Asked::Stands(stands)) => said.push(stands.document),
+            Ok(StopAnswer::Stands(stands)) if args.wait => standing.push(stands),
+            Ok(StopAnswer::Stands(stands)) => said.push(stands.document),
             Err(fault) => faults.push(fault),
         }
         // A Ctrl-C at a question ends all questions and waits.
@@ -125,7 +125,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
 }
 
 /// The jobs that the words mean, each once; without a word, the one under way.
-async fn named(store: &Store, words: &[String]) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
+async fn named(store: &StoreHandle, words: &[String]) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
     let found = match words {
         [] | [_] => vec![find_job::find_under_way(store, words.first().map(String::as_str)).await],
         several => find_job::each_under_way(store, several).await?,
@@ -144,7 +144,7 @@ async fn named(store: &Store, words: &[String]) -> Result<Vec<Result<JobDir, Fau
 /// run. A bucket may hold other owners' jobs.
 async fn all(
     context: &Context,
-    store: &Store,
+    store: &StoreHandle,
     workstation: &Workstation,
     (wish, yes): (Wish, bool),
 ) -> Result<Vec<Result<JobDir, Fault>>, Fault> {
@@ -194,8 +194,8 @@ async fn all(
 /// Waits until it has ended. `None`: the user left, and the wish stands.
 async fn wait(
     context: &Context,
-    (store, workstation): (&Store, &Workstation),
-    stands: &Standing,
+    (store, workstation): (&StoreHandle, &Workstation),
+    stands: &PendingStop,
     wish: Wish,
 ) -> Result<Option<Value>, Fault> {
     let dir = &stands.dir;

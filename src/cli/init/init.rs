@@ -23,7 +23,7 @@ pub struct Args {
     /// Or an account made ready
     #[cfg(feature = "aws")]
     #[command(subcommand)]
-    pub what: Option<What>,
+    pub what: Option<InitTarget>,
     /// The folder with the script
     #[arg(default_value = ".", value_name = "DIR")]
     pub folder: PathBuf,
@@ -35,7 +35,7 @@ pub struct Args {
 
 #[cfg(feature = "aws")]
 #[derive(Clone, Debug, clap::Subcommand)]
-pub enum What {
+pub enum InitTarget {
     Aws(crate::cli::account::init_aws::Args),
 }
 

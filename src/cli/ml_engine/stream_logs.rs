@@ -16,7 +16,7 @@ use crate::cli::run::attach::{Attached, look_every};
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// The service named the tasks of a job so. A job has one log here.
 const TASK: &str = "master-replica-0";
@@ -64,7 +64,7 @@ fn say_unused(args: &Args, context: &Context) {
 
 /// The logs of all trials, until the tuning has ended. Another process drives it.
 async fn stream_trials(context: &Context, mut memory: TuneMemory) -> Result<ExitCode, Fault> {
-    let store: Store = memory.store.clone();
+    let store: StoreHandle = memory.store.clone();
     let mut logs: BTreeMap<u32, TrialLog> = BTreeMap::new();
     loop {
         // Read before the logs, so that no output before an end is missed.
@@ -96,7 +96,7 @@ struct TrialLog {
 }
 
 impl TrialLog {
-    fn new(store: &Store, known: &crate::app::tune::memory::KnownTrial) -> Self {
+    fn new(store: &StoreHandle, known: &crate::app::tune::memory::KnownTrial) -> Self {
         TrialLog {
             dir: JobDir::new(store.clone(), known.trial.job.job.clone()),
             columns: LogColumns::new(TASK, Some(known.trial.number)),

@@ -29,7 +29,7 @@ use crate::cli::tune::tune;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::config::CloudWord;
 use crate::job::name_problem;
-use crate::market::Cloud;
+use crate::market::CloudKind;
 use crate::wire;
 
 /// Submit a training job in the words of gcloud
@@ -159,10 +159,10 @@ fn checked(args: &TrainingArgs, file: &TrainingFile) -> Result<TrainingJob, Faul
 }
 
 /// As `lamp run` chooses: the flag, the configuration, this workstation.
-fn cloud_of(args: &TrainingArgs, context: &Context) -> Cloud {
+fn cloud_of(args: &TrainingArgs, context: &Context) -> CloudKind {
     let configured =
         context.user.defaults.machine.as_ref().and_then(|machine| machine.cloud.clone());
-    args.launch.cloud.clone().or(configured).map_or(Cloud::Local, |word: CloudWord| word.0)
+    args.launch.cloud.clone().or(configured).map_or(CloudKind::Local, |word: CloudWord| word.0)
 }
 
 fn say_google(args: &TrainingArgs, context: &Context) {
@@ -172,8 +172,8 @@ fn say_google(args: &TrainingArgs, context: &Context) {
 }
 
 /// A local job takes this workstation as it is, whatever the tier was.
-fn say_what_it_had(context: &Context, job: &TrainingJob, cloud: Cloud) {
-    if cloud == Cloud::Local {
+fn say_what_it_had(context: &Context, job: &TrainingJob, cloud: CloudKind) {
+    if cloud == CloudKind::Local {
         context.printer.note(format!(
             "it runs on this workstation as it is; the service gave it {}, which `--cloud aws` buys",
             job.need().words()
@@ -206,7 +206,7 @@ async fn refuse_taken_name(context: &Context, name: &str) -> Result<(), Fault> {
 fn prepare(
     args: &TrainingArgs,
     job: &TrainingJob,
-    cloud: Cloud,
+    cloud: CloudKind,
     folder: &BuildFolder,
     context: &Context,
 ) -> Result<run::Args, Fault> {

@@ -16,7 +16,7 @@ use crate::cli::shell::confirm::confirm;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, render_table};
 use crate::job::{ModelFramework, ModelName, ModelVersion, ServeCommand};
-use crate::wire::{ScratchFolder, Store, random_letters, show_bytes};
+use crate::wire::{ScratchFolder, StoreHandle, random_letters, show_bytes};
 
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
@@ -302,7 +302,7 @@ pub fn cache(context: &Context) -> Result<PathBuf, Fault> {
 }
 
 async fn folder_of(
-    store: &Store,
+    store: &StoreHandle,
     origin: &str,
     scratch: &ScratchFolder,
     context: &Context,

@@ -22,7 +22,7 @@ pub async fn planned(
     spec: &ResolvedSpec,
 ) -> (Result<Planned, Fault>, Vec<Lack>) {
     #[cfg(feature = "aws")]
-    if spec.spec.machine.cloud == crate::market::Cloud::Aws {
+    if spec.spec.machine.cloud == crate::market::CloudKind::Aws {
         return asked::planned(context, controller, spec).await;
     }
     (crate::cli::plan::first_plan::first(context, controller, spec).await, Vec::new())

@@ -23,11 +23,11 @@ use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Stream};
 use crate::controller::{ActError, Planned};
 use crate::job::{MarketChoice, Plan, ResolvedSpec, Spec};
-use crate::market::{Catalog, Cloud, Offer, Region};
+use crate::market::{Catalog, CloudKind, Offer, Region};
 use crate::policy::account::setup_plan::Lack;
 use crate::policy::purchase::bid;
 use crate::policy::purchase::ranking::Ranked;
-use crate::wire::{self, Store};
+use crate::wire::{self, StoreHandle};
 
 /// Rows of the table; `-o json` has all.
 const ROWS_MAX: usize = 12;
@@ -49,10 +49,10 @@ impl Shipped {
     pub async fn instead_of(
         fault: Fault,
         context: &Context,
-        store: &Store,
+        store: &StoreHandle,
         spec: &ResolvedSpec,
     ) -> Result<Shipped, Fault> {
-        if spec.spec.machine.cloud != Cloud::Aws || fault.code != ExitCode::UNREACHABLE {
+        if spec.spec.machine.cloud != CloudKind::Aws || fault.code != ExitCode::UNREACHABLE {
             return Err(fault);
         }
         let Ok(workstation) = job_root::workstation(context) else { return Err(fault) };

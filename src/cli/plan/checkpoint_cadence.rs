@@ -14,12 +14,12 @@ use crate::cli::rehearse::cadence::CLOUDS_NOTICE;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::Planned;
 use crate::job::{CheckpointSpec, MarketChoice, REHEARSAL, ResolvedSpec};
-use crate::jobdir::{self, JobDir, What, layout};
-use crate::market::{Cloud, Span};
+use crate::jobdir::{self, EventDetail, JobDir, layout};
+use crate::market::{CloudKind, Span};
 use crate::policy::market::auto_market::UNMEASURED_START;
 use crate::policy::market::pool_history::Pool;
 use crate::policy::{Cadence, CadenceFault, CadenceVerdict, check_cadence};
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// Enough saves to know how long one takes; older ones are from an older program.
 const SAVES_READ: usize = 10;
@@ -61,14 +61,14 @@ pub struct MeasuredSaves {
 ///
 /// Reads the job root three times in turn, whatever the number of saves; five times if the
 /// checkpoints are gone.
-pub async fn measured(store: &Store, spec: &ResolvedSpec) -> Option<MeasuredSaves> {
+pub async fn measured(store: &StoreHandle, spec: &ResolvedSpec) -> Option<MeasuredSaves> {
     let machine = &spec.spec.machine;
-    let is_taken = machine.cloud != Cloud::Local && machine.market != MarketChoice::OnDemand;
+    let is_taken = machine.cloud != CloudKind::Local && machine.market != MarketChoice::OnDemand;
     if is_taken { ever_measured(store, spec).await } else { None }
 }
 
 /// The same for every kind of machine.
-pub async fn ever_measured(store: &Store, spec: &ResolvedSpec) -> Option<MeasuredSaves> {
+pub async fn ever_measured(store: &StoreHandle, spec: &ResolvedSpec) -> Option<MeasuredSaves> {
     let job = &spec.spec;
     let checkpoint = job.checkpoint.as_ref()?;
     let rehearsed = format!("{}{REHEARSAL}", job.name);
@@ -76,8 +76,10 @@ pub async fn ever_measured(store: &Store, spec: &ResolvedSpec) -> Option<Measure
     let (numbers, earlier, gone) =
         tokio::join!(dir.checkpoint_numbers(), dir.spec(), dir.discarded());
     // The upload from this workstation says nothing about a machine in the cloud.
-    let uploads =
-        earlier.ok().flatten().is_some_and(|earlier| earlier.spec.machine.cloud != Cloud::Local);
+    let uploads = earlier
+        .ok()
+        .flatten()
+        .is_some_and(|earlier| earlier.spec.machine.cloud != CloudKind::Local);
     let read = join_all(
         numbers
             .unwrap_or_default()
@@ -105,7 +107,9 @@ async fn told(dir: &JobDir) -> Option<Vec<(f64, f64)>> {
     for attempt in dir.attempts().await.ok()?.into_iter().rev() {
         let events = dir.events(attempt).await.ok()?;
         let saves = events.iter().rev().filter_map(|event| match event.what {
-            What::Checkpoint { save_secs, upload_secs, .. } => Some((save_secs, upload_secs)),
+            EventDetail::Checkpoint { save_secs, upload_secs, .. } => {
+                Some((save_secs, upload_secs))
+            }
             _ => None,
         });
         let saves: Vec<(f64, f64)> = saves.take(SAVES_READ).collect();
@@ -118,7 +122,7 @@ async fn told(dir: &JobDir) -> Option<Vec<(f64, f64)>> {
 
 /// For a plan: the cost of the job's interval on machines of the planned pool.
 pub async fn of(
-    store: &Store,
+    store: &StoreHandle,
     measured: Option<&MeasuredSaves>,
     planned: &Planned,
 ) -> Option<CadenceShown> {
@@ -168,7 +172,7 @@ impl MeasuredSaves {
     }
 }
 
-async fn pool(store: &Store, planned: &Planned) -> Pool {
+async fn pool(store: &StoreHandle, planned: &Planned) -> Pool {
     let (zone, kind) =
         (planned.plan.offer.zone.as_str(), planned.plan.offer.instance_type.as_str());
     let key = layout::pool(zone, kind);

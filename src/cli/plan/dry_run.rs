@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{ActError, Controller, Planned};
 use crate::job::Spec;
-use crate::market::{Cloud, Market, Offer, Region};
+use crate::market::{CloudKind, Market, Offer, Region};
 
 /// For one region and market; the field names are an interface.
 #[derive(Clone, Debug, Serialize)]
@@ -61,7 +61,7 @@ impl LaunchPermissions {
                 .into_iter()
                 .map(|(offer, answer)| LaunchPermission::of(offer, answer))
                 .collect(),
-            is_local: offer.cloud == Cloud::Local,
+            is_local: offer.cloud == CloudKind::Local,
         }
     }
 

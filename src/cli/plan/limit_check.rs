@@ -12,8 +12,8 @@ use serde::Serialize;
 use crate::cli::Context;
 use crate::controller::Planned;
 use crate::job::{Finding, ResolvedSpec, Spec};
-use crate::market::{Cloud, Offer, Span, Usd, UsdPerHour, elapsed};
-use crate::policy::market::auto_market::{self, AutoFacts, Standing};
+use crate::market::{CloudKind, Offer, Span, Usd, UsdPerHour, elapsed};
+use crate::policy::market::auto_market::{self, AutoFacts, WorkOutlook};
 use crate::policy::purchase::hard_end::STOP_GRACE;
 
 /// How far a limit is from the end of the work; the field names are an interface.
@@ -103,7 +103,7 @@ impl OutOfReach {
     /// The same for any machine of this speed, between these hourly prices.
     pub fn by_the_hour(
         spec: &Spec,
-        standing: &Standing,
+        standing: &WorkOutlook,
         hours: ([UsdPerHour; 2], bool),
         speed: f64,
         now: Timestamp,
@@ -141,13 +141,13 @@ impl OutOfReach {
 
     fn judge(
         spec: &Spec,
-        standing: &Standing,
+        standing: &WorkOutlook,
         machine: &MachineCost,
         now: Timestamp,
     ) -> Option<OutOfReach> {
         let limits = &spec.limits;
         let work = limits.work.map_or(0.0, |work| work.secs_f64() / 3600.0 / machine.speed);
-        let is_local = spec.machine.cloud == Cloud::Local;
+        let is_local = spec.machine.cloud == CloudKind::Local;
         let start = if is_local { 0.0 } else { standing.start };
         let way_out = auto_market::way_out(spec).as_secs_f64() / 3600.0;
         let until = limits.deadline.map(|deadline| elapsed(now, deadline).as_secs_f64() / 3600.0);
@@ -317,7 +317,7 @@ fn at_least(hours: f64) -> Span {
 }
 
 /// The standing of a new job whose market is unknown.
-fn standing_alone(spec: &Spec, speed: f64, now: Timestamp) -> Standing {
+fn standing_alone(spec: &Spec, speed: f64, now: Timestamp) -> WorkOutlook {
     auto_market::standing(&AutoFacts {
         spec,
         history: &[],
@@ -334,7 +334,7 @@ fn standing_alone(spec: &Spec, speed: f64, now: Timestamp) -> Standing {
 mod tests {
     use super::*;
 
-    fn judged(work: &str, deadline_hours: i64, cloud: Cloud) -> Option<OutOfReach> {
+    fn judged(work: &str, deadline_hours: i64, cloud: CloudKind) -> Option<OutOfReach> {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let deadline = now + jiff::SignedDuration::from_hours(deadline_hours);
         let mut spec = Spec::bare();
@@ -368,7 +368,7 @@ mod tests {
         max_runtime: Option<&str>,
         budget: Option<&str>,
         hour: &str,
-        cloud: Cloud,
+        cloud: CloudKind,
     ) -> Option<OutOfReach> {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let mut spec = Spec::bare();
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_run_time_that_is_too_short_and_a_budget_that_is_too_small_say_what_is_enough() {
-        let found = limited(Some("4h"), None, "1", Cloud::Aws).unwrap();
+        let found = limited(Some("4h"), None, "1", CloudKind::Aws).unwrap();
         assert!(
             found.what().starts_with(
                 "`limits.max_runtime` is too short: 20h of work and a start of 12m take 16h 1"
@@ -404,8 +404,8 @@ mod tests {
             "{}",
             found.cure()
         );
-        assert_eq!(limited(Some("21h"), None, "1", Cloud::Aws), None);
-        let found = limited(None, Some("5"), "1", Cloud::Aws).unwrap();
+        assert_eq!(limited(Some("21h"), None, "1", CloudKind::Aws), None);
+        let found = limited(None, Some("5"), "1", CloudKind::Aws).unwrap();
         assert!(
             found.what().starts_with(
                 "`limits.budget` is too small: 20h of work and a start of 12m take 15h "
@@ -415,25 +415,29 @@ mod tests {
         );
         let enough = found.enough_usd.unwrap();
         assert_eq!(
-            limited(None, Some(&enough.dollars().to_string()), "1", Cloud::Aws),
+            limited(None, Some(&enough.dollars().to_string()), "1", CloudKind::Aws),
             None,
             "what it says is enough is enough"
         );
         assert!(
-            limited(None, Some(&(enough.dollars() - 0.1).to_string()), "1", Cloud::Aws).is_some(),
+            limited(None, Some(&(enough.dollars() - 0.1).to_string()), "1", CloudKind::Aws)
+                .is_some(),
             "and not much more than that"
         );
         // The limit that ends it first is named. A free machine is never stopped by a budget.
-        assert_eq!(limited(Some("4h"), Some("2"), "1", Cloud::Aws).unwrap().limit, Limit::Budget);
-        let both = limited(Some("4h"), Some("9"), "1", Cloud::Aws).unwrap();
+        assert_eq!(
+            limited(Some("4h"), Some("2"), "1", CloudKind::Aws).unwrap().limit,
+            Limit::Budget
+        );
+        let both = limited(Some("4h"), Some("9"), "1", CloudKind::Aws).unwrap();
         assert_eq!((both.limit, both.is_late()), (Limit::MaxRuntime, false));
         assert!(
             both.cure().starts_with("`--max-runtime 21h --budget 20."),
             "with the first alone the second would end it: {}",
             both.cure()
         );
-        assert_eq!(limited(None, Some("1"), "0", Cloud::Local), None);
-        assert_eq!(limited(None, None, "1", Cloud::Aws), None);
+        assert_eq!(limited(None, Some("1"), "0", CloudKind::Local), None);
+        assert_eq!(limited(None, None, "1", CloudKind::Aws), None);
     }
 
     #[test]
@@ -453,7 +457,7 @@ mod tests {
             };
             OutOfReach::judge(spec, &auto_market::standing(&facts), &machine("1"), now)
         };
-        spec.machine.cloud = Cloud::Aws;
+        spec.machine.cloud = CloudKind::Aws;
         (spec.limits.work, spec.limits.max_runtime) = (None, Some("2m".parse().unwrap()));
         let found = judge(&spec).unwrap();
         assert!(
@@ -473,7 +477,7 @@ mod tests {
         );
         spec.limits.max_runtime = Some("1h".parse().unwrap());
         assert_eq!(judge(&spec), None);
-        spec.machine.cloud = Cloud::Local;
+        spec.machine.cloud = CloudKind::Local;
         spec.limits.max_runtime = Some("10s".parse().unwrap());
         assert_eq!(judge(&spec), None, "here it starts at once, and the work may be short");
         (spec.limits.max_runtime, spec.limits.deadline) =
@@ -495,7 +499,7 @@ mod tests {
     fn a_deadline_that_cannot_be_met_is_refused_also_where_another_limit_ends_the_job_before_it() {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let mut spec = Spec::bare();
-        spec.machine.cloud = Cloud::Aws;
+        spec.machine.cloud = CloudKind::Aws;
         (spec.limits.work, spec.limits.deadline) =
             (Some("10h".parse().unwrap()), Some(now + jiff::SignedDuration::from_hours(8)));
         for (max_runtime, limit) in
@@ -530,7 +534,7 @@ mod tests {
 
     #[test]
     fn a_deadline_out_of_reach_says_by_how_much_and_what_is_enough() {
-        let found = judged("20h", 4, Cloud::Aws).unwrap();
+        let found = judged("20h", 4, CloudKind::Aws).unwrap();
         assert!(found.what().starts_with("the deadline cannot be met, even on demand: 20h of work and a start of 12m take 16h "), "{}", found.what());
         assert!(
             found.means().starts_with("it ends the job unfinished, with about 3h "),
@@ -543,14 +547,14 @@ mod tests {
             found.means()
         );
         let enough = found.enough_hours as i64;
-        assert_eq!(judged("20h", enough, Cloud::Aws), None, "what it says is enough is enough");
-        assert!(judged("20h", enough - 1, Cloud::Aws).is_some(), "and not much more than that");
+        assert_eq!(judged("20h", enough, CloudKind::Aws), None, "what it says is enough is enough");
+        assert!(judged("20h", enough - 1, CloudKind::Aws).is_some(), "and not much more than that");
     }
 
     #[test]
     fn a_deadline_in_reach_is_no_finding_and_a_workstation_starts_at_once() {
-        assert_eq!(judged("3h", 4, Cloud::Aws), None);
-        let here = judged("4h", 4, Cloud::Local).unwrap();
+        assert_eq!(judged("3h", 4, CloudKind::Aws), None);
+        let here = judged("4h", 4, CloudKind::Local).unwrap();
         assert!(
             !here.what().contains("on demand") && !here.what().contains("start"),
             "{}",

@@ -2,7 +2,7 @@
 //!
 //! Not here: which obstacle it is (`policy`).
 
-use crate::market::{Catalog, Cloud, Offer};
+use crate::market::{Catalog, CloudKind, Offer};
 use crate::policy::account::doctor;
 use crate::policy::purchase::placement::{NoOffer, OverBudget};
 
@@ -43,7 +43,7 @@ fn larger(over: &OverBudget) -> String {
     let OverBudget { offer, spent, least, whole } = over;
     let typed = |amount| format!("--budget {}", (*spent + amount).in_cents().dollars());
     let words = (*spent + *least).in_cents();
-    let (worth, start) = if offer.cloud == Cloud::Local {
+    let (worth, start) = if offer.cloud == CloudKind::Local {
         ("a second", "")
     } else {
         ("10 minutes", ", and a start may take as long")

@@ -20,7 +20,7 @@ use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::Planned;
 use crate::job::{Finding, Plan};
-use crate::market::Cloud;
+use crate::market::CloudKind;
 
 /// Show which machine a job would get and the most that it can cost
 #[derive(Clone, Debug, ClapArgs)]
@@ -218,6 +218,6 @@ fn slips_first(mut fault: Fault, findings: &[Finding]) -> Fault {
 }
 
 fn source(plan: &Plan) -> PlanSource {
-    let name = if plan.offer.cloud == Cloud::Local { "local" } else { "ec2" };
+    let name = if plan.offer.cloud == CloudKind::Local { "local" } else { "ec2" };
     PlanSource { name, as_of: plan.created.to_string(), because: None, hint: None }
 }

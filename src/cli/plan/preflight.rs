@@ -16,7 +16,7 @@ use crate::cli::account::proof_gate::Proofs;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{ActError, Controller, Planned, ShipError};
 use crate::job::ResolvedSpec;
-use crate::market::{Cloud, Market};
+use crate::market::{CloudKind, Market};
 use crate::policy::account::setup_plan::Lack;
 use crate::policy::gang::engine_probe::engine_probe;
 use crate::wire::{is_built_for, succeeds};
@@ -110,7 +110,7 @@ pub async fn preflight(
 /// The machines of the local cloud have the programs of this workstation. A setup may install more,
 /// and then each machine looks for itself.
 async fn missing_engine(spec: &ResolvedSpec) -> Option<Fault> {
-    let gang = spec.spec.gang.as_ref().filter(|_| spec.spec.machine.cloud == Cloud::Local)?;
+    let gang = spec.spec.gang.as_ref().filter(|_| spec.spec.machine.cloud == CloudKind::Local)?;
     let probe = engine_probe(gang.engine, &spec.spec.command.argv())?;
     // A program of the job's own folder is not there yet.
     let is_shipped = probe.argv[0].contains('/') && !probe.argv[0].starts_with('/');
@@ -162,7 +162,7 @@ fn waits_for_ever(controller: &Controller, planned: &Planned) -> Option<Fault> {
 ///
 /// # Errors
 /// Fails when this program cannot use the cloud.
-pub fn refuse_cloud(cloud: Cloud) -> Result<(), Fault> {
+pub fn refuse_cloud(cloud: CloudKind) -> Result<(), Fault> {
     if is_built_for(cloud) {
         return Ok(());
     }

@@ -19,7 +19,7 @@ use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{self, Loaded};
 use crate::job::{Finding, FindingCause, JobId, RECORD_FORMAT, ResolvedSpec, Severity};
 use crate::jobdir::layout;
-use crate::market::Cloud;
+use crate::market::CloudKind;
 use crate::policy::schedule::calendar::Calendar;
 use crate::wire::{self, PackError, PackKind, Secret, Survey};
 
@@ -347,7 +347,7 @@ fn secrets_in_words(loaded: &Loaded, in_files: Option<&[Secret]>) -> Vec<Finding
 }
 
 /// A job for a cloud that this program was built without is only a warning.
-fn cloud_of_another_build(cloud: Cloud) -> Option<Finding> {
+fn cloud_of_another_build(cloud: CloudKind) -> Option<Finding> {
     if wire::is_built_for(cloud) {
         return None;
     }

@@ -9,7 +9,7 @@ use super::bid_text;
 use crate::app::text::local_time;
 use crate::controller::Planned;
 use crate::job::{LaunchRequest, MarketChoice, Plan, RejectedOffer, Spec, image_contents};
-use crate::market::{Cloud, GpuRequirement, Market, Offer, Quota, Usd};
+use crate::market::{CloudKind, GpuRequirement, Market, Offer, Quota, Usd};
 use crate::policy::purchase::job_cost_bound::{JobMost, MostBy};
 use crate::policy::purchase::ranking::Ranked;
 
@@ -25,7 +25,7 @@ pub fn before_a_run(planned: &Planned) -> Vec<String> {
     if let (Some(first), Some(at)) = (lines.first_mut(), end(planned)) {
         first.push_str(&format!("; it ends at {} at the latest", local_time(at)));
     }
-    if plan.offer.cloud == Cloud::Local {
+    if plan.offer.cloud == CloudKind::Local {
         // There is one workstation, so only doubts about it are worth a line.
         lines.extend(plan.reasons.iter().skip(2).cloned());
     } else {
@@ -68,7 +68,7 @@ pub(crate) fn costs(planned: &Planned, by: &str) -> Vec<String> {
             // machine.
             let what = if whole_job.is_some() { "this machine costs at most" } else { "costs at most" };
             // A user who typed 8 and reads 13 must see where the rest comes from.
-            let is_by_budget = whole_job.is_none() && planned.most_job.by == MostBy::Budget && offer.cloud == Cloud::Local;
+            let is_by_budget = whole_job.is_none() && planned.most_job.by == MostBy::Budget && offer.cloud == CloudKind::Local;
             let by = if is_by_budget { ": its budget, and five minutes to save and to power off" } else { "" };
             format!("{what} {}{with}{by}{}", most.rounded_up(), whichever(plan, most))
         }
@@ -113,7 +113,8 @@ fn whole_job(plan: &Plan, most_job: &JobMost, by: &str) -> Option<String> {
     if plan.most_usd.is_none() || only_one || read(most_job.usd) == read(plan.most_usd) {
         return None;
     }
-    let (is_local, machines) = (plan.offer.cloud == Cloud::Local, most_job.machines.unwrap_or(1));
+    let (is_local, machines) =
+        (plan.offer.cloud == CloudKind::Local, most_job.machines.unwrap_or(1));
     let again = if is_local {
         "begins again after a power cut"
     } else {
@@ -258,7 +259,7 @@ fn kind(text: &str) -> String {
 
 /// The machine, and what it has beyond the job's needs. `None`: a local agent says it itself.
 pub(crate) fn machine_text(offer: &Offer, wanted: &GpuRequirement) -> Option<String> {
-    if offer.cloud == Cloud::Local {
+    if offer.cloud == CloudKind::Local {
         return None;
     }
     let gpus = match (&offer.gpu_model, offer.gpus) {

@@ -19,8 +19,8 @@ use crate::cli::{Context, ExitCode, Fault, Format, Stream};
 use crate::config::closest;
 use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{
-    Catalog, Cloud, GpuRequirement, PriceHistory, PriceRule, Region, Span, Supply, did_you_mean,
-    has_a_size,
+    Catalog, CloudKind, GpuRequirement, PriceHistory, PriceRule, Region, Span, Supply,
+    did_you_mean, has_a_size,
 };
 use crate::policy::purchase::bid::{HONEST, back};
 
@@ -365,7 +365,7 @@ fn machine(args: &Args) -> Result<MachineSpec, Fault> {
     }
     gpus.count = args.count.unwrap_or(gpus.count);
     Ok(MachineSpec {
-        cloud: Cloud::Aws,
+        cloud: CloudKind::Aws,
         gpus,
         instance_types: types,
         regions: args.region.clone(),

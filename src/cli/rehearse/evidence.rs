@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::instance::{Notice, NoticeKind};
 use crate::job::{CheckpointNo, CheckpointSpec, Settled};
-use crate::jobdir::{Event, What};
+use crate::jobdir::{Event, EventDetail};
 use crate::market::Span;
 
 #[derive(Clone, Debug, Default)]
@@ -55,7 +55,7 @@ pub struct Again {
 
 pub fn notice(events: &[Event]) -> Option<(Timestamp, Notice)> {
     events.iter().find_map(|event| match &event.what {
-        What::Notice { notice } if notice.kind == NoticeKind::Interruption => {
+        EventDetail::Notice { notice } if notice.kind == NoticeKind::Interruption => {
             Some((event.at, notice.clone()))
         }
         _ => None,

@@ -5,11 +5,11 @@ use jiff::Timestamp;
 
 use super::evidence::{Evidence, RehearsalCheck, bad, good, secs};
 use crate::job::CheckpointSummary;
-use crate::jobdir::{Event, What};
+use crate::jobdir::{Event, EventDetail};
 
 pub(crate) fn kept(events: &[Event]) -> Option<(&Event, &CheckpointSummary)> {
     events.iter().rev().find_map(|event| match &event.what {
-        What::Checkpoint { checkpoint, .. } => Some((event, checkpoint)),
+        EventDetail::Checkpoint { checkpoint, .. } => Some((event, checkpoint)),
         _ => None,
     })
 }

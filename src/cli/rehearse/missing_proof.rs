@@ -5,14 +5,14 @@ use jiff::{SignedDuration, Timestamp};
 use super::evidence::{Evidence, notice, secs};
 use crate::instance::Notice;
 use crate::job::{CheckpointSpec, ExitStatus, NEVER_RESTS, signal_name};
-use crate::jobdir::{Event, What};
+use crate::jobdir::{Event, EventDetail};
 use crate::market::Span;
 
 /// Whether the agent found that the folder changes all the time, so that no checkpoint is complete.
 pub fn never_rests(events: &[Event]) -> bool {
     let of_the_folder = events.iter().rev().find_map(|event| match &event.what {
-        What::Checkpoint { .. } => Some(false),
-        What::Attention { text } if text == NEVER_RESTS => Some(true),
+        EventDetail::Checkpoint { .. } => Some(false),
+        EventDetail::Attention { text } if text == NEVER_RESTS => Some(true),
         _ => None,
     });
     of_the_folder.unwrap_or(false)
@@ -48,7 +48,7 @@ pub(crate) fn why_not_saved(
         );
     }
     let ended = evidence.first.iter().find_map(|event| match &event.what {
-        What::WorkloadEnded { exit, .. } if event.at >= seen => Some((event.at, *exit)),
+        EventDetail::WorkloadEnded { exit, .. } if event.at >= seen => Some((event.at, *exit)),
         _ => None,
     });
     let Some(signal) = spec.signal else {
@@ -71,7 +71,7 @@ pub(crate) fn why_not_saved(
     let late = evidence
         .first
         .iter()
-        .find(|event| matches!(event.what, What::Checkpoint { .. }) && event.at > notice.at);
+        .find(|event| matches!(event.what, EventDetail::Checkpoint { .. }) && event.at > notice.at);
     if let Some(late) = late {
         let text = format!(
             "the save took longer than the notice; it was complete {:.0} s too late",
@@ -96,12 +96,13 @@ pub(crate) fn why_not_saved(
         "the script must save into LAMP_CHECKPOINT_DIR (`{}`) when {signal} comes, within checkpoint.grace ({})",
         spec.path, spec.grace
     );
-    let is_unheard = evidence
-        .first
-        .iter()
-        .any(|event| event.at >= seen && matches!(event.what, What::Asked { processes: 0, .. }));
+    let is_unheard = evidence.first.iter().any(|event| {
+        event.at >= seen && matches!(event.what, EventDetail::Asked { processes: 0, .. })
+    });
     let said = evidence.first.iter().find_map(|event| match &event.what {
-        What::Attention { text } | What::Loss { text } if event.at >= seen => Some(text.clone()),
+        EventDetail::Attention { text } | EventDetail::Loss { text } if event.at >= seen => {
+            Some(text.clone())
+        }
         _ => None,
     });
     match (said, ended) {

@@ -25,8 +25,8 @@ use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault, JobArgs, Stream, Style};
 use crate::controller::Controller;
 use crate::job::{AttemptNo, EndedBecause, MarketChoice, REHEARSAL, Receipt, Wish};
-use crate::jobdir::{JobDirError, What};
-use crate::market::{Cloud, Span};
+use crate::jobdir::{EventDetail, JobDirError};
+use crate::market::{CloudKind, Span};
 
 /// Run a job here, interrupt it on purpose, and prove that it resumes
 ///
@@ -73,7 +73,7 @@ const CUT_MARGIN: Duration = Duration::from_secs(60);
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut submission = args.job.prepare_unbought(context)?;
     let spec = &mut submission.loaded.spec;
-    spec.machine.cloud = Cloud::Local;
+    spec.machine.cloud = CloudKind::Local;
     spec.machine.market = MarketChoice::Spot;
     spec.interruptions.max = spec.interruptions.max.max(1);
     spec.name = format!("{}{REHEARSAL}", spec.name);
@@ -253,7 +253,7 @@ impl<'a> Rehearsal<'a> {
         }
         say("the machine is gone; waiting for the second attempt".into());
         let is_kept =
-            evidence.first.iter().any(|event| matches!(event.what, What::Checkpoint { .. }));
+            evidence.first.iter().any(|event| matches!(event.what, EventDetail::Checkpoint { .. }));
         self.job
             .goes_on(
                 second,
@@ -314,7 +314,7 @@ impl<'a> Rehearsal<'a> {
                 return Ok(true);
             }
             for event in &evidence.first {
-                if let What::Attention { text } = &event.what
+                if let EventDetail::Attention { text } = &event.what
                     && said.insert(text.clone())
                 {
                     self.job.context.printer.note(text);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::cli::Context;
 use crate::job::{AttemptNo, AttemptPhase, Discarded, RECORD_FORMAT, StoredKind};
-use crate::jobdir::{JobDir, JobDirError, What};
+use crate::jobdir::{EventDetail, JobDir, JobDirError};
 use crate::wire::Workstation;
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -35,7 +35,7 @@ impl RehearsedJob<'_> {
                 .events(attempt)
                 .await?
                 .iter()
-                .any(|event| matches!(event.what, What::WorkloadStarted { .. }));
+                .any(|event| matches!(event.what, EventDetail::WorkloadStarted { .. }));
             let phase = self.dir.status(attempt).await?.map(|status| status.phase);
             if started && phase == Some(AttemptPhase::Running) {
                 return Ok(true);

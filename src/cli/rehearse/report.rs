@@ -16,7 +16,7 @@ use super::missing_proof::why_not_saved;
 use super::second_attempt::went_on;
 use crate::instance::Notice;
 use crate::job::{CheckpointSummary, EndedBecause};
-use crate::jobdir::{Event, What};
+use crate::jobdir::{Event, EventDetail};
 use crate::market::Span;
 
 /// All lines, in the order of the events. After a failure, lines that cannot be judged are left
@@ -50,7 +50,7 @@ pub fn checks(evidence: &Evidence) -> Vec<RehearsalCheck> {
         return checks;
     }
     checks.push(was_saved(evidence, &notice, saved));
-    if let Some((spec, What::Checkpoint { save_secs, upload_secs, .. })) =
+    if let Some((spec, EventDetail::Checkpoint { save_secs, upload_secs, .. })) =
         evidence.checkpoint.as_ref().zip(saved.map(|(event, _)| &event.what))
     {
         checks.push(cadence(spec, *save_secs, *upload_secs));
@@ -139,7 +139,7 @@ fn was_asked(
 ) -> Option<RehearsalCheck> {
     let signal = evidence.checkpoint.as_ref()?.signal.as_ref()?;
     let asked = |event: &Event| match &event.what {
-        What::Asked { by, processes, .. }
+        EventDetail::Asked { by, processes, .. }
             if event.at >= *seen && FOR_THE_NOTICE.contains(&by.as_str()) =>
         {
             Some((event.at, *processes))
@@ -181,7 +181,7 @@ pub fn saved<'a>(
     (seen, notice): &(Timestamp, Notice),
 ) -> Option<(&'a Event, &'a CheckpointSummary)> {
     events.iter().find_map(|event| match &event.what {
-        What::Checkpoint { checkpoint, save_secs, upload_secs, asked_by }
+        EventDetail::Checkpoint { checkpoint, save_secs, upload_secs, asked_by }
             if event.at >= *seen && event.at <= notice.at =>
         {
             let asked = asked_by.as_ref().is_some_and(|by| FOR_THE_NOTICE.contains(&by.as_str()));
@@ -199,7 +199,7 @@ fn was_saved(
     saved: Option<(&Event, &CheckpointSummary)>,
 ) -> RehearsalCheck {
     if let Some((event, checkpoint)) = saved {
-        let What::Checkpoint { save_secs, upload_secs, .. } = &event.what else {
+        let EventDetail::Checkpoint { save_secs, upload_secs, .. } = &event.what else {
             unreachable!("saved() gives checkpoints")
         };
         let after = secs(served(evidence, notice), event.at);
@@ -224,13 +224,13 @@ fn was_saved(
 
 fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> RehearsalCheck {
     let began = evidence.second.iter().find_map(|event| match &event.what {
-        What::Resumed { checkpoint, .. } => Some(checkpoint),
+        EventDetail::Resumed { checkpoint, .. } => Some(checkpoint),
         _ => None,
     });
     let started = evidence
         .second
         .iter()
-        .find(|event| matches!(event.what, What::WorkloadStarted { .. }))
+        .find(|event| matches!(event.what, EventDetail::WorkloadStarted { .. }))
         .map(|event| event.at);
     let cut = evidence.first_settled.as_ref().and_then(|settled| settled.billed_to);
     let Some(started) = started else {
@@ -283,7 +283,7 @@ mod tests {
         Timestamp::from_second(1_700_000_000 + secs).unwrap()
     }
 
-    fn event(secs: i64, what: What) -> Event {
+    fn event(secs: i64, what: EventDetail) -> Event {
         Event { seq: 1, at: at(secs), what }
     }
 
@@ -301,7 +301,7 @@ mod tests {
     fn checkpoint(secs: i64, number: u32, step: f64) -> Event {
         event(
             secs,
-            What::Checkpoint {
+            EventDetail::Checkpoint {
                 checkpoint: summary(number, step),
                 save_secs: 1.0,
                 upload_secs: 0.5,
@@ -314,8 +314,9 @@ mod tests {
     fn whole() -> Evidence {
         let notice =
             Notice { kind: NoticeKind::Interruption, at: at(121), detail: "terminate".into() };
-        let asked = What::Asked { by: "notice".into(), signal: "SIGUSR1".into(), processes: 1 };
-        let started = What::WorkloadStarted { start: 1, pid: 1, command: "x".into() };
+        let asked =
+            EventDetail::Asked { by: "notice".into(), signal: "SIGUSR1".into(), processes: 1 };
+        let started = EventDetail::WorkloadStarted { start: 1, pid: 1, command: "x".into() };
         Evidence {
             checkpoint: Some(CheckpointSpec {
                 path: "ckpt".into(),
@@ -324,9 +325,13 @@ mod tests {
                 grace: Span::from_secs(20),
             }),
             notice: Span::from_secs(120),
-            first: vec![event(2, What::Notice { notice }), event(2, asked), checkpoint(3, 2, 20.0)],
+            first: vec![
+                event(2, EventDetail::Notice { notice }),
+                event(2, asked),
+                checkpoint(3, 2, 20.0),
+            ],
             second: vec![
-                event(5, What::Resumed { checkpoint: summary(2, 20.0), went_back: None }),
+                event(5, EventDetail::Resumed { checkpoint: summary(2, 20.0), went_back: None }),
                 event(6, started),
             ],
             first_settled: None,
@@ -355,8 +360,10 @@ mod tests {
     #[test]
     fn what_was_not_sent_was_not_asked() {
         let mut deaf = whole();
-        deaf.first[1] =
-            event(2, What::Asked { by: "notice".into(), signal: "SIGUSR1".into(), processes: 0 });
+        deaf.first[1] = event(
+            2,
+            EventDetail::Asked { by: "notice".into(), signal: "SIGUSR1".into(), processes: 0 },
+        );
         assert_eq!(failed(&deaf)[0].0, "asked");
         assert!(
             failed(&deaf)[0].1.contains("no process of the script has a handler for SIGUSR1"),
@@ -367,7 +374,7 @@ mod tests {
         assert!(failed(&deaf)[0].1.contains("never sent"), "{:?}", failed(&deaf));
         deaf.first.push(event(
             2,
-            What::Asked { by: "request".into(), signal: "SIGUSR1".into(), processes: 1 },
+            EventDetail::Asked { by: "request".into(), signal: "SIGUSR1".into(), processes: 1 },
         ));
         assert_eq!(failed(&deaf)[0].0, "asked");
     }
@@ -377,7 +384,7 @@ mod tests {
         let own = |done: i64| {
             let mut evidence = whole();
             evidence.first.truncate(1);
-            let what = What::Checkpoint {
+            let what = EventDetail::Checkpoint {
                 checkpoint: summary(2, 20.0),
                 save_secs: 3.0,
                 upload_secs: 1.0,
@@ -397,7 +404,7 @@ mod tests {
     /// that.
     #[test]
     fn a_folder_that_never_rests_before_the_notice_is_waited_for_until_the_agent_has_seen_it() {
-        let restless = event(-30, What::Attention { text: NEVER_RESTS.into() });
+        let restless = event(-30, EventDetail::Attention { text: NEVER_RESTS.into() });
         let seen = whole().first.remove(0);
         assert!(!is_hopeless(std::slice::from_ref(&restless), at(600)), "there was no notice yet");
         let events = [restless, seen, checkpoint(20, 2, 20.0)];
@@ -428,7 +435,7 @@ mod tests {
         assert!(failed(&nothing)[0].1.contains("add [checkpoint]"));
 
         let mut ignored = whole();
-        ignored.first.retain(|event| !matches!(event.what, What::Checkpoint { .. }));
+        ignored.first.retain(|event| !matches!(event.what, EventDetail::Checkpoint { .. }));
         assert!(
             failed(&ignored)[0].1.contains("nothing in `ckpt` changed after SIGUSR1"),
             "{:?}",
@@ -443,7 +450,7 @@ mod tests {
             failed(&unasked)
         );
         let exit = ExitStatus { signal: Some(15), ..ExitStatus::default() };
-        unasked.first.push(event(4, What::WorkloadEnded { start: 1, exit, orphans: 0 }));
+        unasked.first.push(event(4, EventDetail::WorkloadEnded { start: 1, exit, orphans: 0 }));
         assert!(
             failed(&unasked)[0]
                 .1
@@ -462,22 +469,22 @@ mod tests {
 
         let mut killed = ignored.clone();
         let exit = ExitStatus { code: None, signal: Some(10), oom: false };
-        killed.first.push(event(3, What::WorkloadEnded { start: 1, exit, orphans: 0 }));
+        killed.first.push(event(3, EventDetail::WorkloadEnded { start: 1, exit, orphans: 0 }));
         assert!(failed(&killed)[0].1.contains("SIGUSR1 ended the script"));
 
         let mut ended_by_us = ignored.clone();
         let exit = ExitStatus { code: None, signal: Some(15), oom: false };
-        ended_by_us.first.push(event(3, What::WorkloadEnded { start: 1, exit, orphans: 0 }));
+        ended_by_us.first.push(event(3, EventDetail::WorkloadEnded { start: 1, exit, orphans: 0 }));
         assert!(
             !failed(&ended_by_us)[0].1.contains("ended the script"),
             "SIGTERM is ours: {:?}",
             failed(&ended_by_us)
         );
         let text = "a library of the script has a handler of its own".to_owned();
-        ended_by_us.first.push(event(3, What::Attention { text }));
+        ended_by_us.first.push(event(3, EventDetail::Attention { text }));
         assert!(!failed(&ended_by_us)[0].1.contains("install a handler"), "words decide nothing");
         let (by, signal) = ("notice".to_owned(), "SIGUSR1".to_owned());
-        ended_by_us.first.push(event(3, What::Asked { by, signal, processes: 0 }));
+        ended_by_us.first.push(event(3, EventDetail::Asked { by, signal, processes: 0 }));
         assert!(failed(&ended_by_us)[0].1.contains("install a handler for SIGUSR1"));
 
         let mut late = ignored.clone();
@@ -489,7 +496,7 @@ mod tests {
         assert!(failed(&silent)[0].1.contains("no checkpoint.signal"));
 
         let mut restless = silent.clone();
-        restless.first.push(event(3, What::Attention { text: NEVER_RESTS.into() }));
+        restless.first.push(event(3, EventDetail::Attention { text: NEVER_RESTS.into() }));
         assert!(
             failed(&restless)[0].1.contains("`ckpt` is always being written"),
             "{:?}",

@@ -9,7 +9,7 @@ use super::evidence::Evidence;
 use super::rehearsed_job::RehearsedJob;
 use super::second_attempt::PAST_ITS_START_SECS;
 use crate::job::{AttemptNo, AttemptPhase, CheckpointNo, ExitStatus, Manifest, checkpoint_step};
-use crate::jobdir::{Event, JobDirError, What};
+use crate::jobdir::{Event, EventDetail, JobDirError};
 use crate::wire::FileRead;
 
 /// The longest wait for a sign of the second attempt: enough for slow imports. A script with steps
@@ -57,7 +57,7 @@ impl RehearsedJob<'_> {
         // A log line that counts from the start may count this attempt alone: then its first save
         // decides.
         let told = evidence.second.iter().find_map(|event| match &event.what {
-            What::Resumed { checkpoint, .. } => checkpoint.step,
+            EventDetail::Resumed { checkpoint, .. } => checkpoint.step,
             _ => None,
         });
         let is_told = again.is_told
@@ -102,7 +102,7 @@ impl RehearsedJob<'_> {
     ) -> Result<(), JobDirError> {
         let Some(resumed) = resumed(&evidence.second) else { return Ok(()) };
         let own = evidence.second.iter().find_map(|event| match &event.what {
-            What::Checkpoint { checkpoint, .. } if checkpoint.attempt == attempt => {
+            EventDetail::Checkpoint { checkpoint, .. } if checkpoint.attempt == attempt => {
                 Some(checkpoint.number)
             }
             _ => None,
@@ -182,17 +182,19 @@ impl RehearsedJob<'_> {
 
 /// When the script started last, and how it ended. The setup ran before the phase `running`.
 fn script(events: &[Event]) -> Option<(Timestamp, Option<(Timestamp, ExitStatus)>)> {
-    let running = events
-        .iter()
-        .position(|event| matches!(event.what, What::Phase { phase: AttemptPhase::Running }))?;
+    let running = events.iter().position(|event| {
+        matches!(event.what, EventDetail::Phase { phase: AttemptPhase::Running })
+    })?;
     let starts = events.iter().enumerate().filter_map(|(at, event)| match &event.what {
-        What::WorkloadStarted { start, .. } => Some((at, *start, event.at)),
+        EventDetail::WorkloadStarted { start, .. } => Some((at, *start, event.at)),
         _ => None,
     });
     let (before, after): (Vec<_>, Vec<_>) = starts.partition(|(at, ..)| *at < running);
     let (_, number, started) = after.last().or(before.last()).copied()?;
     let ended = events.iter().find_map(|event| match &event.what {
-        What::WorkloadEnded { start, exit, .. } if *start == number => Some((event.at, *exit)),
+        EventDetail::WorkloadEnded { start, exit, .. } if *start == number => {
+            Some((event.at, *exit))
+        }
         _ => None,
     });
     Some((started, ended))
@@ -204,7 +206,7 @@ fn started(events: &[Event]) -> Option<Timestamp> {
 
 fn resumed(events: &[Event]) -> Option<CheckpointNo> {
     events.iter().find_map(|event| match &event.what {
-        What::Resumed { checkpoint, .. } => Some(checkpoint.number),
+        EventDetail::Resumed { checkpoint, .. } => Some(checkpoint.number),
         _ => None,
     })
 }
@@ -267,7 +269,7 @@ fn row(before: &Manifest, own: &Manifest) -> Option<(String, String, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{CheckpointFile, RECORD_FORMAT};
+    use crate::job::{ManifestEntry, RECORD_FORMAT};
 
     fn manifest(files: &[(&str, &str)]) -> Manifest {
         Manifest {
@@ -279,7 +281,7 @@ mod tests {
             links: Vec::new(),
             files: files
                 .iter()
-                .map(|(path, sha256)| CheckpointFile {
+                .map(|(path, sha256)| ManifestEntry {
                     path: (*path).into(),
                     bytes: 1,
                     sha256: (*sha256).into(),
@@ -331,13 +333,13 @@ mod tests {
             at: Timestamp::from_second(1_700_000_000 + secs).unwrap(),
             what,
         };
-        let begun = |start| What::WorkloadStarted { start, pid: 1, command: "x".into() };
-        let over = |start| What::WorkloadEnded {
+        let begun = |start| EventDetail::WorkloadStarted { start, pid: 1, command: "x".into() };
+        let over = |start| EventDetail::WorkloadEnded {
             start,
             exit: ExitStatus { code: Some(0), ..ExitStatus::default() },
             orphans: 0,
         };
-        let running = What::Phase { phase: AttemptPhase::Running };
+        let running = EventDetail::Phase { phase: AttemptPhase::Running };
         let mut events = vec![event(1, begun(1)), event(2, over(1)), event(3, begun(2))];
         assert_eq!(script(&events), None, "it is being set up");
         events.push(event(3, running));

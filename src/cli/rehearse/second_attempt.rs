@@ -9,7 +9,7 @@
 //! Pure. Each check says what it proves and what it does not prove.
 
 use super::evidence::{Again, Evidence, RehearsalCheck, bad, good};
-use crate::jobdir::What;
+use crate::jobdir::EventDetail;
 
 pub const TELL_STEPS: &str = "append {\"step\": N, \"total\": M} to the file named by LAMP_PROGRESS, or set watch.log_pattern, so that it can be seen";
 
@@ -20,7 +20,7 @@ const LOAD: &str = "at its start the script must load the newest file in LAMP_CH
 
 pub(crate) fn went_on(evidence: &Evidence) -> Option<RehearsalCheck> {
     let told = evidence.second.iter().find_map(|event| match &event.what {
-        What::Resumed { checkpoint, .. } => Some(checkpoint.step),
+        EventDetail::Resumed { checkpoint, .. } => Some(checkpoint.step),
         _ => None,
     })?;
     let again = &evidence.again;
@@ -167,7 +167,11 @@ mod tests {
             name: None,
         };
         Evidence {
-            second: vec![Event { seq: 1, at, what: What::Resumed { checkpoint, went_back: None } }],
+            second: vec![Event {
+                seq: 1,
+                at,
+                what: EventDetail::Resumed { checkpoint, went_back: None },
+            }],
             again,
             last_step: Some(160.0),
             ..Evidence::default()

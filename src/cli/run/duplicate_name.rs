@@ -8,12 +8,12 @@ use crate::app::find_job;
 use crate::cli::shell::confirm::{can_ask, says_yes};
 use crate::cli::{Context, ExitCode, Fault};
 use crate::job::JobId;
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 const NOTHING: &str = "nothing was started or billed";
 
 /// The unfinished jobs of this name, if the user can be asked; else nothing is read.
-pub async fn others(context: &Context, store: &Store, name: &str, again: bool) -> Vec<JobId> {
+pub async fn others(context: &Context, store: &StoreHandle, name: &str, again: bool) -> Vec<JobId> {
     if again || !can_ask(context) {
         return Vec::new();
     }
@@ -45,7 +45,7 @@ pub fn ask(context: &Context, others: &[JobId]) -> Result<(), Fault> {
 
 /// Warns about a job of this name after the launch, so that the launch does not wait. An
 /// unreachable store changes nothing.
-pub async fn say(context: &Context, store: &Store, job: &JobId, asked: &[JobId]) {
+pub async fn say(context: &Context, store: &StoreHandle, job: &JobId, asked: &[JobId]) {
     let Ok(others) = find_job::under_way(store, job.name()).await else { return };
     if let Some(other) = others.iter().find(|other| *other != job && !asked.contains(other)) {
         context

@@ -18,7 +18,7 @@ use crate::controller::Controller;
 use crate::job::{GangMember, JobId, ResolvedSpec, Wish};
 use crate::jobdir::JobDir;
 use crate::policy::gang::rank_launch::{RankPurchase, rank_purchase};
-use crate::wire::{Store, Workstation};
+use crate::wire::{StoreHandle, Workstation};
 use std::time::Duration;
 
 /// After rank 0 has its receipt, the others follow within their power-off and `tail`.
@@ -27,7 +27,7 @@ const RECEIPT_LOOK: Duration = Duration::from_millis(300);
 
 /// The job of rank 0 with what it needs to begin the others.
 pub struct GangStart<'a> {
-    pub store: &'a Store,
+    pub store: &'a StoreHandle,
     pub workstation: &'a Workstation,
     pub controller: &'a Controller,
     pub leader: &'a JobDir,

@@ -8,7 +8,7 @@ use crate::cli::{Context, Fault};
 use crate::controller::WORTH_WAITING;
 use crate::job::{CodeArchive, ResolvedSpec};
 use crate::jobdir::{self, layout};
-use crate::wire::{Store, Unsent, Workstation};
+use crate::wire::{StoreHandle, Unsent, Workstation};
 
 const GOES_ON: &str =
     "the next `lamp run` of this name sends what has not arrived of the same folder";
@@ -32,7 +32,7 @@ impl Draft {
     pub async fn new(
         context: &Context,
         workstation: &Workstation,
-        store: &Store,
+        store: &StoreHandle,
         submission: &Submission,
     ) -> Draft {
         let mut draft = Draft::from(submission.spec(context));

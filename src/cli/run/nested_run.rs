@@ -5,19 +5,19 @@
 //! every workload could use it.
 
 use crate::cli::Context;
-use crate::market::Cloud;
+use crate::market::CloudKind;
 use crate::wire::Workstation;
 
 /// Warns before a launch that the job runs only as long as the workload around it.
-pub fn warn_detached(context: &Context, workstation: &Workstation, cloud: Cloud) {
+pub fn warn_detached(context: &Context, workstation: &Workstation, cloud: CloudKind) {
     let Some(outer) = context.environment.workload.as_deref() else { return };
     let what = match cloud {
         // A daemon outside of the workload drives a cloud machine on.
-        Cloud::Aws if workstation.daemon_runs() => return,
-        Cloud::Aws => {
+        CloudKind::Aws if workstation.daemon_runs() => return,
+        CloudKind::Aws => {
             "what would drive the new job too. Its agent then ends the attempt and terminates its machine; the job gets no other machine and no receipt"
         }
-        Cloud::Local => {
+        CloudKind::Local => {
             "the machine of the new job too, which is this one, and what would drive it"
         }
     };
@@ -25,8 +25,8 @@ pub fn warn_detached(context: &Context, workstation: &Workstation, cloud: Cloud)
         .printer
         .warn(format!("this runs within {outer}, and what is started here ends with that, {what}"));
     context.printer.hint(match cloud {
-        Cloud::Aws => "`lamp daemon` on a machine that stays, with the same job root and owner, drives it on; or start it from there",
-        Cloud::Local => "without --detach `lamp run` waits for it; or start it from outside of the workload",
+        CloudKind::Aws => "`lamp daemon` on a machine that stays, with the same job root and owner, drives it on; or start it from there",
+        CloudKind::Local => "without --detach `lamp run` waits for it; or start it from outside of the workload",
     });
 }
 

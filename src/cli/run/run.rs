@@ -31,8 +31,8 @@ use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::{Controller, JobMemory, Planned};
 use crate::job::{JobOutcome, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, proof_keys};
-use crate::market::Cloud;
-use crate::wire::{Store, Workstation};
+use crate::market::CloudKind;
+use crate::wire::{StoreHandle, Workstation};
 
 /// Run a job: a file, or a command after `--`
 ///
@@ -244,8 +244,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 }
 
 /// Checks the bucket of a local job, which else would fail only after packing.
-async fn reach_root(context: &Context, store: &Store, cloud: Cloud) -> Result<(), Fault> {
-    if cloud != Cloud::Local || store.is_folder() {
+async fn reach_root(context: &Context, store: &StoreHandle, cloud: CloudKind) -> Result<(), Fault> {
+    if cloud != CloudKind::Local || store.is_folder() {
         return Ok(());
     }
     let (root, from) = (&context.job_root, context.job_root_origin);
@@ -273,7 +273,7 @@ pub struct LaunchedJob {
 /// was made.
 pub async fn launch(
     context: &Context,
-    store: &Store,
+    store: &StoreHandle,
     controller: &Controller,
     submission: &Submission,
     mut draft: Draft,
@@ -400,7 +400,12 @@ pub async fn end(
 pub async fn hinted(context: &Context, dir: &JobDir, ended: &Receipt) -> ExitCode {
     let code = exit_code(ended);
     if code == ExitCode::LAUNCH_FAILED
-        && dir.spec().await.ok().flatten().is_some_and(|spec| spec.spec.machine.cloud == Cloud::Aws)
+        && dir
+            .spec()
+            .await
+            .ok()
+            .flatten()
+            .is_some_and(|spec| spec.spec.machine.cloud == CloudKind::Aws)
     {
         context.printer.hint("`lamp doctor` says what AWS refuses or lacks; `lamp iam controller` prints the policy that a launch needs");
     }

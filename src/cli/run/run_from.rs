@@ -13,7 +13,7 @@ use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::Kept;
 use crate::job::{Continues, ResolvedSpec, StoredKind};
 use crate::jobdir::JobDir;
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 const NOTHING: &str = "nothing was started or billed";
 
@@ -53,7 +53,7 @@ impl RunFrom {
         };
         discarded::refuse_start(
             &dir,
-            Some(&JobDir::new(Store::clone(&store), from.job.clone())),
+            Some(&JobDir::new(StoreHandle::clone(&store), from.job.clone())),
             StoredKind::Checkpoints,
         )
         .await?;

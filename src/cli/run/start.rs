@@ -42,7 +42,7 @@ use crate::controller::{
 use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec, StoredKind};
 use crate::jobdir::JobDir;
 use crate::market::Usd;
-use crate::wire::{Store, Workstation};
+use crate::wire::{StoreHandle, Workstation};
 
 /// Go on with a job that has ended: on the machine that was stopped and kept, or from its
 /// checkpoint
@@ -441,7 +441,7 @@ fn refuse_nothing_kept(kept: &Kept) -> Result<(), Fault> {
 async fn show(
     context: &Context,
     controller: &Controller,
-    store: &Store,
+    store: &StoreHandle,
     spec: &ResolvedSpec,
     found: &Planned,
     refused: Option<Fault>,

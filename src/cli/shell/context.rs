@@ -45,7 +45,7 @@ pub struct Context {
     pub is_misread: bool,
     pub environment: Environment,
     pub current_dir: PathBuf,
-    pub clock: wire::Clock,
+    pub clock: wire::ClockHandle,
     /// Made once, so that a cloud is asked for the identity once.
     pub workstation: OnceCell<wire::Workstation>,
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{AwsFile, CapsReader};
 use crate::controller::CapsInForce;
-use crate::wire::{self, AwsSettings, Store, Workstation};
+use crate::wire::{self, AwsSettings, StoreHandle, Workstation};
 
 /// Opens the job root of this call, and creates it if it is missing.
 ///
 /// # Errors
 /// Fails when it cannot be used.
-pub async fn open(context: &Context) -> Result<Store, Fault> {
+pub async fn open(context: &Context) -> Result<StoreHandle, Fault> {
     workstation(context)?.open_root(false).await.map_err(|error| open_fault(context, &error))
 }
 
@@ -19,7 +19,7 @@ pub async fn open(context: &Context) -> Result<Store, Fault> {
 ///
 /// # Errors
 /// Fails when it cannot be used.
-pub async fn open_existing(context: &Context) -> Result<Store, Fault> {
+pub async fn open_existing(context: &Context) -> Result<StoreHandle, Fault> {
     workstation(context)?.open_root(true).await.map_err(|error| open_fault(context, &error))
 }
 

@@ -52,19 +52,19 @@ impl<S: Subscriber> Layer<S> for InOurVoice {
         if *event.metadata().level() > Level::WARN {
             return;
         }
-        let mut said = Said::default();
+        let mut said = LogFields::default();
         event.record(&mut said);
         self.0.traced(&said.message, &said.sentence());
     }
 }
 
 #[derive(Debug, Default)]
-struct Said {
+struct LogFields {
     message: String,
     fields: Vec<(&'static str, String)>,
 }
 
-impl Visit for Said {
+impl Visit for LogFields {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let text = format!("{value:?}");
         if field.name() == "message" {
@@ -79,7 +79,7 @@ impl Visit for Said {
     }
 }
 
-impl Said {
+impl LogFields {
     /// The message, and its fields if it does not name them: `cannot clear what is left of it
     /// (machine i-1)`.
     fn sentence(&self) -> String {
@@ -106,7 +106,7 @@ mod tests {
 
     impl<S: Subscriber> Layer<S> for Heard {
         fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-            let mut said = Said::default();
+            let mut said = LogFields::default();
             event.record(&mut said);
             self.0.lock().unwrap().push(said.sentence());
         }

@@ -279,7 +279,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
     }
     match verb {
         #[cfg(feature = "aws")]
-        Verb::Init(init::Args { what: Some(init::What::Aws(args)), .. }) => {
+        Verb::Init(init::Args { what: Some(init::InitTarget::Aws(args)), .. }) => {
             block_on(crate::cli::account::init_aws::run(args, context))
         }
         Verb::Init(args) => init::run(args, context),

@@ -2,9 +2,9 @@
 
 use super::confirm::confirm;
 use super::job_root;
-use crate::app::session::{Face, Said, Session};
+use crate::app::session::{Face, Session, SessionLine};
 use crate::cli::{Context, Fault};
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 pub struct Terminal<'a> {
     context: &'a Context,
@@ -19,7 +19,7 @@ impl<'a> Terminal<'a> {
 
     /// # Errors
     /// Fails when the path of the state folder is unknown.
-    pub fn session(&'a self, store: &'a Store) -> Result<Session<'a>, Fault> {
+    pub fn session(&'a self, store: &'a StoreHandle) -> Result<Session<'a>, Fault> {
         Ok(Session {
             store,
             workstation: job_root::workstation_of(self.context)?,
@@ -35,11 +35,11 @@ impl Face for Terminal<'_> {
         confirm(self.context, what, self.yes, otherwise)
     }
 
-    fn tell(&self, said: Said) {
+    fn tell(&self, said: SessionLine) {
         match said {
-            Said::Note(text) => self.context.printer.note(text),
-            Said::Warning(text) => self.context.printer.warn(text),
-            Said::Hint(text) => self.context.printer.hint(text),
+            SessionLine::Note(text) => self.context.printer.note(text),
+            SessionLine::Warning(text) => self.context.printer.warn(text),
+            SessionLine::Hint(text) => self.context.printer.hint(text),
         }
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::replay_market;
-use crate::app::analysis::idle_replay::{Change, Replayed, replay_idle};
+use crate::app::analysis::idle_replay::{Replayed, ReplayedVerdict, replay_idle};
 use crate::cli::{Context, ExitCode, Fault, Format};
 use crate::job::{IdleSpec, RECORD_FORMAT, StallSpec};
 use crate::market::Span;
@@ -117,7 +117,7 @@ impl IdleArgs {
     }
 }
 
-impl Change {
+impl ReplayedVerdict {
     /// The stable form: one flat object with words and numbers.
     pub fn to_json(&self) -> Value {
         let mut object = Map::from_iter([
@@ -151,15 +151,15 @@ impl Replayed {
             "samples": self.samples,
             "seconds": self.secs,
             "stall_judged": self.stall_judged,
-            "first_stop": self.first_stop().map(Change::to_json),
-            "changes": self.changes.iter().map(Change::to_json).collect::<Vec<_>>(),
+            "first_stop": self.first_stop().map(ReplayedVerdict::to_json),
+            "changes": self.changes.iter().map(ReplayedVerdict::to_json).collect::<Vec<_>>(),
             "last": { "verdict": word(self.last.standing), "action": action_word(self.last.action), "reason": self.last.text },
         })
     }
 
     /// For people: a line for each change, then a summary.
     fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.changes.iter().map(Change::line).collect();
+        let mut lines: Vec<String> = self.changes.iter().map(ReplayedVerdict::line).collect();
         let stop = match self.first_stop() {
             Some(change) => {
                 format!("the {} rule would have ended it at {}", change.rule, clock(change.t_secs))
@@ -223,7 +223,7 @@ mod tests {
         let told: Vec<Value> = replayed
             .changes
             .iter()
-            .map(Change::to_json)
+            .map(ReplayedVerdict::to_json)
             .filter(|change| change["verdict"] == "stalled")
             .collect();
         let actions: Vec<&str> =

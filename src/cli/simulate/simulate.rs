@@ -31,8 +31,8 @@ use crate::cli::{Context, ExitCode, Fault, JobArgs, Stream};
 use crate::config::Hourly;
 use crate::controller::Outlook;
 use crate::job::{MachineSpec, MarketChoice, ResolvedSpec, Spec};
-use crate::market::{Cloud, Span, UsdPerHour};
-use crate::policy::market::auto_market::{self, AutoFacts, Standing};
+use crate::market::{CloudKind, Span, UsdPerHour};
+use crate::policy::market::auto_market::{self, AutoFacts, WorkOutlook};
 use crate::policy::market::deadline_choice::Others;
 use crate::policy::market::pool_history::Pool;
 use crate::policy::market::remaining_work::times;
@@ -124,7 +124,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         .filter(|(market, _)| named.is_none_or(|named| named == *market))
         .collect();
     let played =
-        Played { play: &play, pool: &pool, extras, traces: &traces, prices: prices.as_ref() };
+        CoursePlayer { play: &play, pool: &pool, extras, traces: &traces, prices: prices.as_ref() };
     if !context.is_machine_output() {
         out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
     }
@@ -234,7 +234,7 @@ impl AssumedSaves {
     }
 }
 
-struct Played<'a> {
+struct CoursePlayer<'a> {
     play: &'a Play,
     pool: &'a Pool,
     extras: Option<UsdPerHour>,
@@ -242,7 +242,7 @@ struct Played<'a> {
     prices: Option<&'a Arc<PriceRound>>,
 }
 
-impl Played<'_> {
+impl CoursePlayer<'_> {
     fn ran(
         &self,
         args: &Args,
@@ -250,7 +250,7 @@ impl Played<'_> {
         spec: &ResolvedSpec,
         markets: &[(MarketChoice, Goes)],
     ) -> world::Played {
-        let Played { play, pool, extras, traces, prices } = *self;
+        let CoursePlayer { play, pool, extras, traces, prices } = *self;
         if args.quick {
             let times = args.runs.unwrap_or_else(|| forecast::courses(play.work));
             if forecast::is_long(play.work) || times > forecast::RUNS {
@@ -354,14 +354,14 @@ async fn given(
     };
     let is_taken = named != Some(MarketChoice::OnDemand);
     let mut bought = Spec {
-        machine: MachineSpec { cloud: Cloud::Aws, ..spec.spec.machine.clone() },
+        machine: MachineSpec { cloud: CloudKind::Aws, ..spec.spec.machine.clone() },
         ..spec.spec.clone()
     };
     // With recorded prices, the paid hours are unknown.
     bought.limits.budget = bought.limits.budget.filter(|_| args.prices.is_none());
     let out_of_reach = OutOfReach::by_the_hour(
         &bought,
-        &Standing { start: hours(play.start), ..standing },
+        &WorkOutlook { start: hours(play.start), ..standing },
         (hours_cost, is_taken),
         speed,
         context.clock.now(),
@@ -403,7 +403,7 @@ async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<KnownMarket, F
     let unknown = || {
         Fault::new(ExitCode::FINDINGS, "the prices of both markets are not known here").hint(BOTH)
     };
-    if spec.spec.machine.cloud == Cloud::Local {
+    if spec.spec.machine.cloud == CloudKind::Local {
         return Err(unknown());
     }
     preflight::refuse_cloud(spec.spec.machine.cloud)?;

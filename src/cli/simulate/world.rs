@@ -25,7 +25,7 @@ use crate::market::UsdPerHour;
 use crate::policy::market::pool_history::Pool;
 use crate::policy::market::replay::{Drawn, Goes, Play, Ran, Unfinished};
 use crate::wire::simulator::{Course, Lived, OwnJob, PriceRound, live_all};
-use crate::wire::{CapacityTrace, Clock};
+use crate::wire::{CapacityTrace, ClockHandle};
 
 /// All three markets take about half a minute of two processors, mostly waiting for capacity. Fewer
 /// runs show no spread; more take too long.
@@ -230,7 +230,7 @@ struct ProgressNote<'a> {
     printer: &'a Printer,
     of: usize,
     began: Duration,
-    clock: &'a Clock,
+    clock: &'a ClockHandle,
     /// The width of the terminal; `None`: there is none.
     width: Option<usize>,
     far: Mutex<Reckoned>,

@@ -8,7 +8,9 @@ use crate::app::gang::gang_rows::with_ranks;
 use crate::app::text::{local_time, waits_text};
 use crate::app::view::job_summary::Summary;
 use crate::app::view::reason_text::market_text;
-use crate::app::view::timeline::{Entry, Explained, ExplainedAttempt, read, story, unheard_text};
+use crate::app::view::timeline::{
+    Explained, ExplainedAttempt, TimelineEntry, read, story, unheard_text,
+};
 use crate::app::{find_job, record_errors};
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Stream, Style};
@@ -97,7 +99,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 fn show_attempt(
     context: &Context,
     attempt: &ExplainedAttempt,
-    entries: &[Entry],
+    entries: &[TimelineEntry],
     explained: &Explained,
 ) {
     let printer = &context.printer;

@@ -25,7 +25,7 @@ use crate::job::{
 };
 use crate::jobdir::JobDir;
 use crate::market::Span;
-use crate::wire::Store;
+use crate::wire::StoreHandle;
 
 /// Show what ran, why it ended and what it cost
 #[derive(Clone, Debug, ClapArgs)]
@@ -64,7 +64,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 }
 
 /// How long its machine has been silent, and what the cloud says about it.
-async fn silent(context: &Context, store: &Store, dir: &JobDir) -> Option<String> {
+async fn silent(context: &Context, store: &StoreHandle, dir: &JobDir) -> Option<String> {
     let now = context.clock.now();
     let mut summary = [Summary::read(dir, now).await.ok()??];
     let workstation = job_root::workstation(context).ok()?;
@@ -101,7 +101,7 @@ const DARK_LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Settles an attempt that is over, if no controller wrote the receipt.
 async fn settled_now(
     context: &Context,
-    store: &Store,
+    store: &StoreHandle,
     dir: &JobDir,
 ) -> Result<Option<Receipt>, Fault> {
     let fault = |error| record_errors::record_fault(&error);

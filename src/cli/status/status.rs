@@ -32,7 +32,7 @@ use crate::job::{JobId, JobState, Plan, REHEARSAL};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::{Span, Usd, UsdPerHour, elapsed};
 use crate::policy::LIMIT_NEARS;
-use crate::wire::{Store, Workstation};
+use crate::wire::{StoreHandle, Workstation};
 
 /// Show jobs: what runs, what it costs, how it stands
 #[derive(Clone, Debug, ClapArgs)]
@@ -175,7 +175,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 }
 
 /// The epochs of a gang and its waiting time, below the lines of its ranks.
-async fn show_gang(context: &Context, store: &Store, summary: &Summary, now: Timestamp) {
+async fn show_gang(context: &Context, store: &StoreHandle, summary: &Summary, now: Timestamp) {
     let (Some(gang), Ok(job)) = (&summary.gang, summary.job.parse()) else { return };
     gang.ranks.iter().for_each(|rank| context.printer.view_prose(2, rank.line()));
     let dir = JobDir::new(Arc::clone(store), job);
@@ -189,7 +189,7 @@ async fn show_gang(context: &Context, store: &Store, summary: &Summary, now: Tim
 async fn tell_money_and_needs(
     context: &Context,
     summaries: &[Summary],
-    store: &Store,
+    store: &StoreHandle,
     workstation: &Workstation,
 ) {
     let now = context.clock.now();

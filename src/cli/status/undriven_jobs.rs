@@ -14,7 +14,7 @@ use crate::cli::Context;
 use crate::job::JobId;
 use crate::jobdir::JobDir;
 use crate::policy::lifecycle::reconcile::{belongs_elsewhere, is_of_another};
-use crate::wire::{Store, Workstation};
+use crate::wire::{StoreHandle, Workstation};
 
 /// A user or service manager that stops the daemon waits at most this long.
 const LOOKED_FOR: Duration = Duration::from_secs(5);
@@ -24,7 +24,7 @@ const NAMED: usize = 3;
 
 pub struct Undriven<'a> {
     pub workstation: &'a Workstation,
-    pub store: &'a Store,
+    pub store: &'a StoreHandle,
     pub jobs: &'a [JobId],
 }
 

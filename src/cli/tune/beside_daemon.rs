@@ -12,7 +12,7 @@ use crate::app::tune::step::TuneDriver;
 use crate::cli::Context;
 use crate::controller::Controller;
 use crate::jobdir::{self, TuningDir};
-use crate::wire::{Store, Workstation};
+use crate::wire::{StoreHandle, Workstation};
 
 /// Between two looks at a folder: as the daemon looks at jobs that run.
 const LOOK_HOME: Duration = Duration::from_secs(2);
@@ -24,7 +24,7 @@ const LOOK_AWAY: Duration = Duration::from_secs(30);
 /// next look tries again.
 pub async fn drive_tunings(
     context: &Context,
-    store: &Store,
+    store: &StoreHandle,
     workstation: &Workstation,
     controller: &Controller,
 ) {
@@ -46,7 +46,7 @@ pub async fn drive_tunings(
 /// `None` in `drivers`: the tuning is over, or not ours.
 async fn look<'a>(
     context: &'a Context,
-    store: &Store,
+    store: &StoreHandle,
     workstation: &Workstation,
     controller: &'a Controller,
     drivers: &mut BTreeMap<String, Option<TuneDriver<'a>>>,
@@ -83,7 +83,7 @@ async fn look<'a>(
 async fn driver_of<'a>(
     context: &'a Context,
     dir: &TuningDir,
-    store: &Store,
+    store: &StoreHandle,
     workstation: &Workstation,
     controller: &'a Controller,
 ) -> Result<Option<TuneDriver<'a>>, Fault> {

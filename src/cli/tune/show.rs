@@ -59,7 +59,7 @@ pub async fn status(args: &StatusArgs, context: &Context) -> Result<ExitCode, Fa
     Ok(ExitCode::SUCCESS)
 }
 
-async fn only_one(context: &Context, store: &crate::wire::Store) -> Result<String, Fault> {
+async fn only_one(context: &Context, store: &crate::wire::StoreHandle) -> Result<String, Fault> {
     let all = jobdir::tunings(store).await;
     let all = all.map_err(|error| record_errors::record_fault(&error.into()))?;
     match all.as_slice() {

@@ -19,7 +19,7 @@ use crate::controller::observe::Observed;
 use crate::instance::{RANKS_TAG, tags_of_rank};
 use crate::job::{GangLaunch, GangMember, Plan, Reason, ResolvedSpec, Wish};
 use crate::jobdir::{GangDir, JobDir, JobDirError};
-use crate::market::Cloud;
+use crate::market::CloudKind;
 use crate::policy::Wishes;
 use crate::ports::{Clock, CloudError, Created};
 
@@ -119,7 +119,7 @@ impl JobLauncher {
 pub(crate) fn awaits_agent(spec: &ResolvedSpec, observed: &Observed) -> bool {
     let open = observed.attempts.iter().find(|attempt| attempt.settled.is_none());
     spec.member().is_some()
-        && spec.spec.machine.cloud != Cloud::Local
+        && spec.spec.machine.cloud != CloudKind::Local
         && open.is_some_and(|open| open.lease.is_none() && open.status.is_none())
 }
 

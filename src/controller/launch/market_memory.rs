@@ -18,7 +18,7 @@ use crate::job::{
     AttemptRecord, MarketChoice, MarketLog, RECORD_FORMAT, Reason, ResolvedSpec, Spec,
 };
 use crate::jobdir::{self, JobDir, JobDirError, layout};
-use crate::market::{Cloud, Market, Offer, Span, Supply, UsdPerHour};
+use crate::market::{CloudKind, Market, Offer, Span, Supply, UsdPerHour};
 use crate::policy::market::auto_market::{self, AutoFacts, AutoStep, AutoVerdict, SpotPool};
 use crate::policy::market::deadline_choice::{MarketWatch, Others};
 use crate::policy::market::pool_history::Pool;
@@ -58,7 +58,7 @@ pub struct MarketMemory {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlook {
     pub verdict: AutoVerdict,
-    pub standing: auto_market::Standing,
+    pub standing: auto_market::WorkOutlook,
     pub pool: Pool,
     /// The price of an hour at this speed: both prices are converted to the slower machine.
     pub spot: UsdPerHour,
@@ -248,7 +248,7 @@ impl MarketMemory {
         if !supply
             .offers
             .iter()
-            .any(|offer| offer.market == Market::Spot && offer.cloud != Cloud::Local)
+            .any(|offer| offer.market == Market::Spot && offer.cloud != CloudKind::Local)
         {
             return Ok(Overheads::new());
         }
@@ -313,7 +313,7 @@ impl MarketMemory {
         let tried = history
             .iter()
             .map(|record| &record.plan.offer)
-            .filter(|offer| offer.cloud != Cloud::Local);
+            .filter(|offer| offer.cloud != CloudKind::Local);
         for offer in
             tried.map(|offer| (key(offer), offer)).collect::<BTreeMap<_, _>>().into_values()
         {
@@ -372,5 +372,5 @@ impl MarketMemory {
 
 /// Whether the controller chooses the market of a job. A workstation has only one.
 pub(crate) fn asks(spec: &ResolvedSpec) -> bool {
-    spec.spec.machine.market == MarketChoice::Auto && spec.spec.machine.cloud != Cloud::Local
+    spec.spec.machine.market == MarketChoice::Auto && spec.spec.machine.cloud != CloudKind::Local
 }

@@ -15,7 +15,7 @@ use crate::controller::job_memory::JobMemory;
 use crate::controller::observe::{Observed, is_still_there};
 use crate::job::{AttemptNo, CheckpointNo, ResolvedSpec};
 use crate::jobdir::JobDir;
-use crate::market::{Cloud, elapsed};
+use crate::market::{CloudKind, elapsed};
 use crate::policy::gang::rank_launch::{RankPurchase, rank_purchase};
 use crate::policy::lifecycle::reconcile::history;
 use crate::policy::lifecycle::relaunch;
@@ -39,7 +39,8 @@ impl JobLauncher {
         if memory.is_held_back(self.clock.mono()) {
             return Ok(ActEffect::Waiting);
         }
-        if let Some(member) = spec.member().filter(|_| spec.spec.machine.cloud != Cloud::Local) {
+        if let Some(member) = spec.member().filter(|_| spec.spec.machine.cloud != CloudKind::Local)
+        {
             if self.is_gang_over(member).await? {
                 return self.end_rank(dir, memory).await;
             }

@@ -25,7 +25,7 @@ use crate::job::{
     ResolvedSpec,
 };
 use crate::jobdir::JobDir;
-use crate::market::{Cloud, Market, Offer, PriceHistory, Quota, Span, Supply, uncounted};
+use crate::market::{CloudKind, Market, Offer, PriceHistory, Quota, Span, Supply, uncounted};
 use crate::policy::Wishes;
 use crate::policy::account::shutdown_proof;
 use crate::policy::gang::rank_launch::{RankPurchase, rank_purchase, zone_of_rank};
@@ -139,7 +139,7 @@ impl JobLauncher {
         Sought { attempt, resume_from, reason, shown }: Sought<'_>,
     ) -> Result<Planned, ActError> {
         let cloud = self.clouds.get(spec.spec.machine.cloud)?;
-        let mut supply = if spec.spec.machine.cloud == Cloud::Local
+        let mut supply = if spec.spec.machine.cloud == CloudKind::Local
             || spec.spec.machine.market == MarketChoice::OnDemand
         {
             cloud.supply(&spec.spec.machine).await?
@@ -328,7 +328,7 @@ fn machine_tags(
 /// it, and the plan says so. EC2's price page, "Data Transfer": from $0.01 to $0.15 a GB, mostly
 /// $0.02.
 fn paid_by_the_gigabyte(offer: &Offer, bucket: &str) -> Option<String> {
-    let elsewhere = offer.cloud == Cloud::Aws && offer.region.as_str() != bucket;
+    let elsewhere = offer.cloud == CloudKind::Aws && offer.region.as_str() != bucket;
     elsewhere.then(|| format!("what it saves goes to the bucket in {bucket}, mostly for $0.02 a GB, which no figure here counts"))
 }
 

@@ -36,7 +36,7 @@ const SWEEPER_FORGOTTEN: Duration = Duration::from_secs(7 * 86_400);
 /// The last look for the sweeper, by the steady clock, and how long it had been absent then, by the
 /// store's clock.
 #[derive(Default)]
-pub struct SweeperSeen {
+pub struct SweeperWatch {
     looked: Option<Duration>,
     silent: Duration,
     /// It comes, and could read no records for that time.
@@ -53,7 +53,7 @@ pub struct JobNotifier {
     pub(super) name: String,
     /// `None`: only the log and the records say it.
     pub port: Option<Arc<dyn Notifier>>,
-    sweeper: Mutex<SweeperSeen>,
+    sweeper: Mutex<SweeperWatch>,
     /// Notifications in progress.
     under_way: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -77,7 +77,7 @@ impl JobNotifier {
     ) {
         let seen = || self.sweeper.lock().expect("the holder only reads or sets it");
         let now = self.clock.mono();
-        let rests = |seen: &SweeperSeen| {
+        let rests = |seen: &SweeperWatch| {
             seen.looked.is_some_and(|looked| now.saturating_sub(looked) < SWEEPER_LOOK_EVERY)
         };
         if self.port.is_none() || rests(&seen()) {

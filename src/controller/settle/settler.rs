@@ -148,7 +148,7 @@ impl Settler {
     /// Learns about the pools from the last attempt. No decision depends on it.
     async fn learn_from_end(&self, memory: &mut JobMemory, observed: &Observed) {
         let history = history(&observed.attempts);
-        if history.iter().all(|record| record.plan.offer.cloud == market::Cloud::Local) {
+        if history.iter().all(|record| record.plan.offer.cloud == market::CloudKind::Local) {
             return;
         }
         let learned = memory.market().learn_pools(&*self.store, self.clock.mono(), &history).await;

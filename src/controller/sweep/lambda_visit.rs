@@ -19,8 +19,10 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 
-use super::sweeper::{By, EndAsked, Judged, OrphanSweeper, READS_IN_FLIGHT, SECOND_LOOK};
-use crate::account::sweeper_visit::{Ended, Place, Standing, Suspect, Suspects, Trouble, Visit};
+use super::sweeper::{By, EndAnswer, Judged, OrphanSweeper, READS_IN_FLIGHT, SECOND_LOOK};
+use crate::account::sweeper_visit::{
+    EndedMachine, Place, StoppedMachine, Suspect, Suspects, Trouble, Visit,
+};
 use crate::controller::clocks::no_answer;
 use crate::instance::{InstanceView, MachineRef};
 use crate::job::RECORD_FORMAT;
@@ -164,11 +166,11 @@ impl OrphanSweeper {
     }
 
     /// `None` also without a date: the next visit asks again.
-    async fn standing(&self, view: &InstanceView) -> Option<Standing> {
+    async fn standing(&self, view: &InstanceView) -> Option<StoppedMachine> {
         let (now, heard) =
             (self.clock.now(), self.clock.within(RECORD_MAX, self.heard_last(view)).await.ok()?);
         let stood = forgotten(view, heard, now)?;
-        Some(Standing {
+        Some(StoppedMachine {
             machine: view.machine(),
             job: view.tags.job.clone(),
             since: now.checked_sub(stood).ok()?,
@@ -287,9 +289,9 @@ impl OrphanSweeper {
         let mut cleared = Vec::new();
         for (orphan, answer) in ends {
             let not_ended = match answer {
-                Some(Ok(Some((_, EndAsked::RunsOn(why))))) => why,
-                Some(Ok(Some((ended, EndAsked::Ends | EndAsked::Stops)))) => {
-                    visit.ended.push(Ended {
+                Some(Ok(Some((_, EndAnswer::RunsOn(why))))) => why,
+                Some(Ok(Some((ended, EndAnswer::Ends | EndAnswer::Stops)))) => {
+                    visit.ended.push(EndedMachine {
                         machine: ended.view.machine(),
                         job: ended.view.tags.job.clone(),
                         attempt: ended.view.tags.attempt,

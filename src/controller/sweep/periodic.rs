@@ -17,7 +17,7 @@ use futures::stream::{self, StreamExt};
 use tracing::{debug, info, warn};
 
 use super::foreign_news::ForeignMemory;
-use super::sweeper::{EndAsked, Judged, OrphanSweeper, READS_IN_FLIGHT, SECOND_LOOK};
+use super::sweeper::{EndAnswer, Judged, OrphanSweeper, READS_IN_FLIGHT, SECOND_LOOK};
 use crate::controller::clocks::no_answer;
 use crate::controller::cloud_answers::CloudRegion;
 use crate::controller::job_memory::JobMemory;
@@ -27,7 +27,7 @@ use crate::controller::root_memory::RootMemory;
 use crate::instance::InstanceView;
 use crate::job::EventKind;
 use crate::jobdir::JobDir;
-use crate::market::{Cloud, Region};
+use crate::market::{CloudKind, Region};
 use crate::policy::lifecycle::orphan::{self, OrphanVerdict};
 use crate::ports::{Clock, CloudError, NoCredentials, chain};
 
@@ -61,10 +61,10 @@ pub(crate) struct SweepMemory {
     suspects: Vec<Judged>,
     second_look: Option<Duration>,
     /// The end of the pause for a cloud without credentials.
-    unsigned: BTreeMap<Cloud, Duration>,
+    unsigned: BTreeMap<CloudKind, Duration>,
     /// The last list of regions of each cloud. One region gives it; while that is down, the last
     /// list is swept.
-    regions: BTreeMap<Cloud, Vec<Region>>,
+    regions: BTreeMap<CloudKind, Vec<Region>>,
     /// The logged errors of places: each is logged once.
     said: BTreeMap<String, String>,
     foreign: ForeignMemory,
@@ -72,7 +72,7 @@ pub(crate) struct SweepMemory {
 
 impl SweepMemory {
     fn places(&self) -> BTreeSet<CloudRegion> {
-        let of = |(cloud, regions): (&Cloud, &Vec<Region>)| {
+        let of = |(cloud, regions): (&CloudKind, &Vec<Region>)| {
             regions.iter().map(|region| (*cloud, region.clone())).collect::<Vec<_>>()
         };
         self.regions.iter().flat_map(of).collect()
@@ -147,8 +147,10 @@ impl OrphanSweeper {
     async fn end_suspect(&self, suspect: &Judged) {
         let machine = suspect.view.machine();
         match self.clock.bounded(LOOK_MAX, self.end_orphan(suspect)).await {
-            Some(Ok(Some(EndAsked::RunsOn(why)))) => warn!("{machine} in {} {why}", machine.region),
-            Some(Ok(Some(EndAsked::Ends | EndAsked::Stops))) => {}
+            Some(Ok(Some(EndAnswer::RunsOn(why)))) => {
+                warn!("{machine} in {} {why}", machine.region)
+            }
+            Some(Ok(Some(EndAnswer::Ends | EndAnswer::Stops))) => {}
             Some(Ok(None)) => info!(%machine, "left alone: it is no orphan any more"),
             Some(Err(error)) => {
                 warn!(%machine, "may still run and bill; the next sweep tries again: {}", chain(&error))

@@ -25,7 +25,7 @@ use crate::market::{self, Region, elapsed};
 use crate::policy::lifecycle::forgotten_disk::{
     can_stand, is_all_its_job_has, is_to_be_kept, never_stopped, was_kept, was_started_past_its_cap,
 };
-use crate::policy::lifecycle::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
+use crate::policy::lifecycle::orphan::{self, LastHeartbeat, OrphanFacts, OrphanVerdict, Records};
 use crate::policy::lifecycle::reconcile::may_be_of;
 use crate::ports::{Clock, CloudError, NoCredentials, Store, chain, chain_with_cure};
 
@@ -38,7 +38,7 @@ pub struct Judged {
 
 /// The findings of one look.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct SweepFindings {
     pub machines: Vec<Judged>,
     /// Disks, addresses, requests and alarms that no machine needs.
     pub residue: Vec<Residue>,
@@ -55,12 +55,12 @@ pub struct Everywhere {
     /// Clouds that did not answer, and why.
     pub unknown: Vec<(String, String)>,
     /// The clouds without any credentials.
-    pub unsigned: BTreeSet<market::Cloud>,
+    pub unsigned: BTreeSet<market::CloudKind>,
 }
 
 /// The result of a request to end a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EndAsked {
+pub enum EndAnswer {
     Ends,
     /// It stops, and its disk is kept.
     Stops,
@@ -149,8 +149,8 @@ impl OrphanSweeper {
     }
 
     /// Looks at all machines of the owner in these places. Ends none.
-    pub async fn look_for_orphans(&self, places: &BTreeSet<CloudRegion>) -> Found {
-        let mut found = Found::default();
+    pub async fn look_for_orphans(&self, places: &BTreeSet<CloudRegion>) -> SweepFindings {
+        let mut found = SweepFindings::default();
         let now = self.clock.store_now().await;
         let asked = places.iter().map(|(cloud, region)| async move {
             let Ok(port) = self.clouds.get(*cloud) else {
@@ -181,8 +181,12 @@ impl OrphanSweeper {
     }
 
     /// The same without residue. A place that does not answer within `each` is unknown alone.
-    pub async fn look_at_machines(&self, places: &BTreeSet<CloudRegion>, each: Duration) -> Found {
-        let mut found = Found::default();
+    pub async fn look_at_machines(
+        &self,
+        places: &BTreeSet<CloudRegion>,
+        each: Duration,
+    ) -> SweepFindings {
+        let mut found = SweepFindings::default();
         let now = self.clock.store_now().await;
         let places = places.iter().map(|(cloud, region)| (*cloud, region));
         let mut views = Vec::new();
@@ -201,7 +205,7 @@ impl OrphanSweeper {
     /// asked is left out.
     pub(super) async fn describe_within<'a>(
         &self,
-        places: impl Iterator<Item = (market::Cloud, &'a Region)>,
+        places: impl Iterator<Item = (market::CloudKind, &'a Region)>,
         each: Duration,
     ) -> Vec<(&'a Region, Result<Vec<InstanceView>, String>)> {
         let asked =
@@ -217,7 +221,7 @@ impl OrphanSweeper {
     ///
     /// # Errors
     /// When the cloud does not answer: the machine may have been ended.
-    pub async fn end_orphan(&self, before: &Judged) -> Result<Option<EndAsked>, CloudError> {
+    pub async fn end_orphan(&self, before: &Judged) -> Result<Option<EndAnswer>, CloudError> {
         Ok(self.end_by(before, By::Everything).await?.map(|(_, asked)| asked))
     }
 
@@ -225,7 +229,7 @@ impl OrphanSweeper {
         &self,
         before: &Judged,
         by: By,
-    ) -> Result<Option<(Judged, EndAsked)>, CloudError> {
+    ) -> Result<Option<(Judged, EndAnswer)>, CloudError> {
         let machine = before.view.machine();
         let cloud = self.clouds.get(machine.cloud)?;
         let looked = self.clock.mono();
@@ -246,15 +250,15 @@ impl OrphanSweeper {
             tracing::warn!("stopping {machine}, whose disk is kept: {why}");
             let asked = match cloud.stop(&machine).await {
                 Err(CloudError::Unstoppable { what }) => {
-                    EndAsked::RunsOn(never_stopped(&judged.view, &what))
+                    EndAnswer::RunsOn(never_stopped(&judged.view, &what))
                 }
-                stopped => stopped.map(|()| EndAsked::Stops)?,
+                stopped => stopped.map(|()| EndAnswer::Stops)?,
             };
             return Ok(Some((judged, asked)));
         }
         tracing::warn!("terminating {machine}: {why}");
         cloud.terminate(&machine).await?;
-        Ok(Some((judged, EndAsked::Ends)))
+        Ok(Some((judged, EndAnswer::Ends)))
     }
 
     /// Ends a machine with an unknown job that the user has named; a sweep never does. Its disk is
@@ -263,7 +267,7 @@ impl OrphanSweeper {
     ///
     /// # Errors
     /// When the cloud does not answer: the machine may have been ended.
-    pub async fn end_stray(&self, named: &MachineRef) -> Result<Option<EndAsked>, CloudError> {
+    pub async fn end_stray(&self, named: &MachineRef) -> Result<Option<EndAnswer>, CloudError> {
         let cloud = self.clouds.get(named.cloud)?;
         let looked = self.clock.mono();
         let judged = self.look_again(named, By::Everything).await?;
@@ -275,7 +279,7 @@ impl OrphanSweeper {
         }
         tracing::warn!("terminating {named}: somebody has named it, and nobody here knows its job");
         cloud.terminate(named).await?;
-        Ok(Some(EndAsked::Ends))
+        Ok(Some(EndAnswer::Ends))
     }
 
     /// The machine now; `None`: it is not shown.
@@ -375,10 +379,10 @@ impl OrphanSweeper {
 
     pub(crate) async fn judge(&self, view: InstanceView, now: Option<Timestamp>) -> Judged {
         let (mut records, heartbeat) = tokio::join!(self.records(&view), self.heartbeat(&view));
-        if let (Records::Open, Heartbeat::At(heard)) = (&records, &heartbeat) {
+        if let (Records::Open, LastHeartbeat::At(heard)) = (&records, &heartbeat) {
             records = self.ended(&view, *heard).await;
         }
-        let verdict = orphan::judge(&Facts {
+        let verdict = orphan::judge(&OrphanFacts {
             view: &view,
             owner: &self.clouds.owner,
             records,
@@ -392,8 +396,8 @@ impl OrphanSweeper {
     pub(crate) fn judge_by_tags(&self, view: InstanceView) -> Judged {
         let unread = || "only its tags were read".to_owned();
         let (records, heartbeat, now) =
-            (Records::Unknown(unread()), Heartbeat::Unknown(unread()), Some(self.clock.now()));
-        let verdict = orphan::judge(&Facts {
+            (Records::Unknown(unread()), LastHeartbeat::Unknown(unread()), Some(self.clock.now()));
+        let verdict = orphan::judge(&OrphanFacts {
             view: &view,
             owner: &self.clouds.owner,
             records,
@@ -450,11 +454,11 @@ impl OrphanSweeper {
         }
     }
 
-    async fn heartbeat(&self, view: &InstanceView) -> Heartbeat {
+    async fn heartbeat(&self, view: &InstanceView) -> LastHeartbeat {
         match self.store.head(&layout::status(&view.tags.job, view.tags.attempt)).await {
-            Ok(Some(meta)) => Heartbeat::At(meta.modified),
-            Ok(None) => Heartbeat::Never,
-            Err(error) => Heartbeat::Unknown(chain(&error)),
+            Ok(Some(meta)) => LastHeartbeat::At(meta.modified),
+            Ok(None) => LastHeartbeat::Never,
+            Err(error) => LastHeartbeat::Unknown(chain(&error)),
         }
     }
 }

@@ -22,7 +22,7 @@ pub struct Manifest {
     /// The workload's step at that moment, if it reported one.
     #[serde(default)]
     pub step: Option<f64>,
-    pub files: Vec<CheckpointFile>,
+    pub files: Vec<ManifestEntry>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<CheckpointLink>,
     /// Seconds from the request, or the folder's first change, until the folder was quiet.
@@ -43,7 +43,7 @@ pub struct Manifest {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckpointFile {
+pub struct ManifestEntry {
     /// Relative to the checkpoint folder, with `/` between the parts.
     pub path: String,
     pub bytes: u64,
@@ -122,7 +122,7 @@ impl Manifest {
     /// the largest new file.
     fn name(&self) -> Option<String> {
         let ours = format!("checkpoints/{}/", self.number);
-        let new: Vec<&CheckpointFile> =
+        let new: Vec<&ManifestEntry> =
             self.files.iter().filter(|file| file.key.starts_with(&ours)).collect();
         let largest = new.iter().max_by_key(|file| file.bytes)?;
         // A resumed run writes its last folder again, and logs stand beside all folders.

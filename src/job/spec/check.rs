@@ -15,7 +15,7 @@ use crate::job::{
     AlarmRule, Finding, FindingCause, ImageChoice, LimitsSpec, MachineSpec, MarketChoice,
     OutputGlob, Reaction, Spec, WatchSpec, is_launchers,
 };
-use crate::market::{Cloud, Span};
+use crate::market::{CloudKind, Span};
 
 /// The shortest idle window that is allowed: below it, loading the data looks like the end of work.
 const IDLE_WINDOW_MIN: Span = Span::from_secs(1);
@@ -141,7 +141,7 @@ fn check_paths(spec: &Spec, found: &mut Vec<Finding>) {
         found.push(Finding::error("checkpoint.grace", "is zero: no save could ever finish"));
     }
     let machine = &spec.machine;
-    if machine.cloud != Cloud::Local
+    if machine.cloud != CloudKind::Local
         && machine.market != MarketChoice::OnDemand
         && checkpoint.grace > SPOT_NOTICE
     {
@@ -184,7 +184,7 @@ const DISK_GIB_MAX: u32 = 64 * 1024;
 
 fn check_machine(spec: &Spec, found: &mut Vec<Finding>) {
     let machine = &spec.machine;
-    if machine.cloud == Cloud::Local && machine.market == MarketChoice::Spot {
+    if machine.cloud == CloudKind::Local && machine.market == MarketChoice::Spot {
         found.push(
             Finding::warning("machine.market", "is `spot`, but this workstation has one price")
                 .hint("`lamp rehearse` plays an interruption on it"),
@@ -279,7 +279,7 @@ fn check_settings_without_effect(spec: &Spec, found: &mut Vec<Finding>) {
     let here = "with `cloud = \"local\"`: the job runs on this workstation as it is";
     let unwatched = "with `cloud = \"local\"`: nothing but the agent watches this workstation";
     let asked = match machine.cloud {
-        Cloud::Local => vec![
+        CloudKind::Local => vec![
             ("machine.instance_types", machine.instance_types != bought.instance_types, here),
             ("machine.regions", machine.regions != bought.regions, here),
             ("machine.image", machine.image != bought.image, here),
@@ -292,7 +292,7 @@ fn check_settings_without_effect(spec: &Spec, found: &mut Vec<Finding>) {
             ("watch.alarm", watch.alarm != usual_watch.alarm, unwatched),
             ("watch.metrics", watch.metrics != usual_watch.metrics, unwatched),
         ],
-        Cloud::Aws => vec![
+        CloudKind::Aws => vec![
             (
                 "machine.usd_per_hour",
                 machine.usd_per_hour != bought.usd_per_hour,
@@ -340,7 +340,7 @@ fn check_watch(spec: &Spec, found: &mut Vec<Finding>) {
     }
     if matches!(spec.watch.alarm, AlarmRule::Heartbeat { .. })
         && !spec.watch.metrics
-        && spec.machine.cloud == Cloud::Aws
+        && spec.machine.cloud == CloudKind::Aws
     {
         let message = "watches heartbeats, and with `watch.metrics = false` none are published: nothing watches the machine from outside";
         found.push(
@@ -348,7 +348,7 @@ fn check_watch(spec: &Spec, found: &mut Vec<Finding>) {
         );
     }
     if let AlarmRule::Heartbeat { minutes: Some(minutes) } = spec.watch.alarm
-        && (spec.machine.cloud, spec.watch.metrics) == (Cloud::Aws, true)
+        && (spec.machine.cloud, spec.watch.metrics) == (CloudKind::Aws, true)
         && Span::from_secs(u64::from(minutes) * 60) < spec.limits.lease
     {
         let message = format!(
@@ -362,7 +362,7 @@ fn check_watch(spec: &Spec, found: &mut Vec<Finding>) {
     let held = reactions(spec).into_iter().find_map(|(path, reaction)| {
         if let Reaction::Keep(time) = reaction { Some((path, time)) } else { None }
     });
-    if let (AlarmRule::Cpu { .. }, Cloud::Aws, Some((path, time))) =
+    if let (AlarmRule::Cpu { .. }, CloudKind::Aws, Some((path, time))) =
         (spec.watch.alarm, spec.machine.cloud, held)
     {
         let message = format!(

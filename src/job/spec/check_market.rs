@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::job::{Finding, LimitsSpec, MachineSpec, MarketChoice, Spec};
 use crate::market::{
-    Catalog, Cloud, Fit, MachineType, Region, Span, Usd, UsdPerHour, did_you_mean, nearest_regions,
+    Catalog, CloudKind, Fit, MachineType, Region, Span, Usd, UsdPerHour, did_you_mean,
+    nearest_regions,
 };
 
 /// Spot machines cost a tenth of the on-demand price at the least (AWS's own words), hardly ever
@@ -27,8 +28,8 @@ const ELSEWHERE: [&str; 24] = [
 pub(crate) fn check_market(spec: &Spec, found: &mut Vec<Finding>) {
     let catalog = Catalog::shipped();
     match spec.machine.cloud {
-        Cloud::Local => found.extend(gpu_of_a_workstation(catalog, &spec.machine)),
-        Cloud::Aws => {
+        CloudKind::Local => found.extend(gpu_of_a_workstation(catalog, &spec.machine)),
+        CloudKind::Aws => {
             found.extend(spec.machine.regions.iter().filter_map(|region| unknown_region(region)));
             found.extend(
                 spec.machine.instance_types.iter().filter_map(|kind| unknown_type(catalog, kind)),
@@ -215,7 +216,7 @@ mod tests {
     use super::*;
     use crate::job::LimitsSpec;
 
-    fn said(cloud: Cloud, gpus: &str, change: impl FnOnce(&mut Spec)) -> Vec<String> {
+    fn said(cloud: CloudKind, gpus: &str, change: impl FnOnce(&mut Spec)) -> Vec<String> {
         let limits =
             LimitsSpec { max_runtime: Some(Span::from_secs(3600)), ..LimitsSpec::default() };
         let mut spec = Spec {
@@ -240,13 +241,13 @@ mod tests {
     #[test]
     fn what_the_catalogue_has_is_not_warned_of() {
         for gpus in ["A10G:1", "none", "at least 24GiB", "a100-80gb:8"] {
-            assert_eq!(said(Cloud::Aws, gpus, |_| {}), [""; 0], "{gpus}");
+            assert_eq!(said(CloudKind::Aws, gpus, |_| {}), [""; 0], "{gpus}");
         }
         for gpus in ["A10G:1", "RTX4090:2", "A40", "P100:4", "RTX-A6000"] {
-            assert_eq!(said(Cloud::Local, gpus, |_| {}), [""; 0], "{gpus}");
+            assert_eq!(said(CloudKind::Local, gpus, |_| {}), [""; 0], "{gpus}");
         }
         let types = |name: &str| {
-            said(Cloud::Aws, "none", |spec| spec.machine.instance_types = vec![name.into()])
+            said(CloudKind::Aws, "none", |spec| spec.machine.instance_types = vec![name.into()])
         };
         assert_eq!(
             (types("t3.micro"), types("m5.xlarge"), types("g5.xlarge")),
@@ -256,22 +257,27 @@ mod tests {
 
     #[test]
     fn a_slip_in_a_gpu_a_type_or_a_region_is_named_with_what_was_meant() {
-        one(said(Cloud::Aws, "A10", |_| {}), &["has a GPU `A10` | did you mean A100 or A10G?"]);
-        one(said(Cloud::Aws, "banana", |_| {}), &["has a GPU `banana` | there are A100, A10G,"]);
+        one(said(CloudKind::Aws, "A10", |_| {}), &["has a GPU `A10` | did you mean A100 or A10G?"]);
         one(
-            said(Cloud::Aws, "A10G:16", |_| {}),
+            said(CloudKind::Aws, "banana", |_| {}),
+            &["has a GPU `banana` | there are A100, A10G,"],
+        );
+        one(
+            said(CloudKind::Aws, "A10G:16", |_| {}),
             &["satisfies `A10G:16`: g5.48xlarge has 8 GPUs, and the job needs A10G:16"],
         );
         one(
-            said(Cloud::Local, "H1000", |_| {}),
+            said(CloudKind::Local, "H1000", |_| {}),
             &["`H1000` is the name of no GPU", "did you mean H100?"],
         );
         one(
-            said(Cloud::Aws, "none", |spec| spec.machine.instance_types = vec!["g5.xlrge".into()]),
+            said(CloudKind::Aws, "none", |spec| {
+                spec.machine.instance_types = vec!["g5.xlrge".into()]
+            }),
             &["`g5.xlrge` is not in", "mean g5.xlarge?"],
         );
         one(
-            said(Cloud::Aws, "A10G:1", |spec| {
+            said(CloudKind::Aws, "A10G:1", |spec| {
                 spec.machine.regions = vec!["us-eats-2".into(), "eu-north-1".into()]
             }),
             &["`us-eats-2` is no region that this version knows | did you mean `us-east-2`?"],
@@ -281,18 +287,19 @@ mod tests {
     #[test]
     fn a_job_on_aws_that_nothing_bounds_is_refused_and_a_budget_that_buys_nothing_is_told() {
         one(
-            said(Cloud::Aws, "A10G:1", |spec| spec.limits.max_runtime = None),
+            said(CloudKind::Aws, "A10G:1", |spec| spec.limits.max_runtime = None),
             &["`limits`: has no `max_runtime`"],
         );
-        assert_eq!(said(Cloud::Local, "none", |spec| spec.limits.max_runtime = None), [""; 0]);
-        let short =
-            said(Cloud::Aws, "A10G:1", |spec| spec.limits.max_runtime = Some(Span::from_secs(60)));
+        assert_eq!(said(CloudKind::Local, "none", |spec| spec.limits.max_runtime = None), [""; 0]);
+        let short = said(CloudKind::Aws, "A10G:1", |spec| {
+            spec.limits.max_runtime = Some(Span::from_secs(60))
+        });
         one(
             short,
             &["`limits.max_runtime`: is 1m, from the launch on", "a machine with a GPU 12m"],
         );
         let budget = |text: &str, market| {
-            said(Cloud::Aws, "A10G:1", |spec| {
+            said(CloudKind::Aws, "A10G:1", |spec| {
                 (spec.limits.budget, spec.machine.market) = (Some(text.parse().unwrap()), market)
             })
         };

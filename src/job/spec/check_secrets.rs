@@ -2,7 +2,7 @@
 
 use super::secret::is_variable;
 use crate::job::{Finding, Spec, is_launchers};
-use crate::market::Cloud;
+use crate::market::CloudKind;
 
 /// Findings about the names and places of the secrets.
 pub(crate) fn check_secrets(spec: &Spec, found: &mut Vec<Finding>) {
@@ -26,7 +26,7 @@ pub(crate) fn check_secrets(spec: &Spec, found: &mut Vec<Finding>) {
                 ),
             );
             found.push(finding.hint("leave it out there"));
-        } else if spec.machine.cloud == Cloud::Aws && !source.is_at_aws() {
+        } else if spec.machine.cloud == CloudKind::Aws && !source.is_at_aws() {
             let message = format!(
                 "is `{source}`, which a machine at AWS cannot read: no secret is put into a record or into user data"
             );
@@ -57,7 +57,7 @@ mod tests {
         ]
         .map(|(name, source)| (name.to_owned(), source.parse().unwrap()))
         .into();
-        spec.machine.cloud = Cloud::Aws;
+        spec.machine.cloud = CloudKind::Aws;
         let mut found = Vec::new();
         check_secrets(&spec, &mut found);
         let paths: Vec<&str> = found.iter().map(|finding| finding.path.as_str()).collect();
@@ -66,7 +66,7 @@ mod tests {
             ["secrets.BOTH", "secrets.HF_TOKEN", "secrets.LAMP_JOB", "secrets.RANK", "secrets.a b"]
         );
         assert!(found[1].hint.as_deref().unwrap().contains("put-parameter"), "{found:?}");
-        spec.machine.cloud = Cloud::Local;
+        spec.machine.cloud = CloudKind::Local;
         let mut here = Vec::new();
         check_secrets(&spec, &mut here);
         assert_eq!(here.len(), 4, "the environment of this workstation is at hand here: {here:?}");

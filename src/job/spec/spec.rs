@@ -14,7 +14,7 @@ use crate::job::{
     SecretSource, Trial, TunedTrial,
 };
 use crate::market::{
-    Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Speeds, UsdPerHour,
+    CloudKind, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Speeds, UsdPerHour,
 };
 
 /// `spec.json`: the spec as submitted, with facts found on the workstation at that moment.
@@ -188,7 +188,7 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MachineSpec {
-    pub cloud: Cloud,
+    pub cloud: CloudKind,
     pub gpus: GpuRequirement,
     /// The driver must run programs of this CUDA version.
     pub cuda: Option<Cuda>,
@@ -388,7 +388,7 @@ impl Command {
 impl Default for MachineSpec {
     fn default() -> Self {
         MachineSpec {
-            cloud: Cloud::Local,
+            cloud: CloudKind::Local,
             gpus: GpuRequirement::NONE,
             cuda: None,
             instance_types: Vec::new(),

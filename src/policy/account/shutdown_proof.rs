@@ -18,7 +18,7 @@ use crate::job::{
     AlarmRule, AttemptRecord, Command, EndedBy, Ending, InterruptionsSpec, LimitsSpec, MachineSpec,
     MarketChoice, Proof, Spec, Switch, Trial, Tried, WatchSpec,
 };
-use crate::market::{Cloud, GpuRequirement, Span, elapsed};
+use crate::market::{CloudKind, GpuRequirement, Span, elapsed};
 
 /// How long a proof holds. Images, roles and the sweeper change in months. A daily proof would cost
 /// a cent and ten minutes each time.
@@ -101,7 +101,7 @@ pub fn spec(
 ) -> Spec {
     let patience = trial.lease.duration() + within.duration();
     let machine = MachineSpec {
-        cloud: Cloud::Aws,
+        cloud: CloudKind::Aws,
         gpus: GpuRequirement::NONE,
         instance_types: types.to_vec(),
         regions: vec![region.to_owned()],
@@ -268,7 +268,7 @@ fn whole_seconds(time: Duration) -> Span {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Standing<'a> {
+pub enum ProofState<'a> {
     None,
     /// The newest failed, so older ones do not count.
     Failed(&'a Proof),
@@ -278,35 +278,35 @@ pub enum Standing<'a> {
     Good(&'a Proof),
 }
 
-pub fn standing(newest: Option<&Proof>, now: Timestamp) -> Standing<'_> {
-    let Some(proof) = newest else { return Standing::None };
+pub fn standing(newest: Option<&Proof>, now: Timestamp) -> ProofState<'_> {
+    let Some(proof) = newest else { return ProofState::None };
     match proof {
-        proof if !proof.passed => Standing::Failed(proof),
-        proof if elapsed(now, proof.at) > AHEAD_MAX => Standing::Ahead(proof),
-        proof if elapsed(proof.at, now) > HOLDS => Standing::Old(proof),
-        proof => Standing::Good(proof),
+        proof if !proof.passed => ProofState::Failed(proof),
+        proof if elapsed(now, proof.at) > AHEAD_MAX => ProofState::Ahead(proof),
+        proof if elapsed(proof.at, now) > HOLDS => ProofState::Old(proof),
+        proof => ProofState::Good(proof),
     }
 }
 
-impl Standing<'_> {
+impl ProofState<'_> {
     pub fn is_good(&self) -> bool {
-        matches!(self, Standing::Good(_))
+        matches!(self, ProofState::Good(_))
     }
 
     /// Continues the text "in REGION": why no machine there may run unattended.
     pub fn words(&self) -> String {
         match self {
-            Standing::None => "has no proof".to_owned(),
-            Standing::Failed(proof) => format!("has a proof of {:.0}, and it failed", proof.at),
-            Standing::Old(proof) => format!(
+            ProofState::None => "has no proof".to_owned(),
+            ProofState::Failed(proof) => format!("has a proof of {:.0}, and it failed", proof.at),
+            ProofState::Old(proof) => format!(
                 "has a proof of {:.0}, which is older than {} days",
                 proof.at,
                 HOLDS.as_secs() / 86_400
             ),
-            Standing::Ahead(proof) => {
+            ProofState::Ahead(proof) => {
                 format!("has a proof of {:.0}, which is in the future", proof.at)
             }
-            Standing::Good(proof) => format!("has a proof of {:.0}", proof.at),
+            ProofState::Good(proof) => format!("has a proof of {:.0}", proof.at),
         }
     }
 }
@@ -319,7 +319,7 @@ pub fn check(region: &str, owner: &str, found: Result<&[Proof], &String>, now: T
         Err(why) => return Check::unseen(name, why),
     };
     match standing(proofs.iter().find(|proof| proof.region == region), now) {
-        Standing::Good(proof) => {
+        ProofState::Good(proof) => {
             let switches: Vec<String> =
                 proof.trials.iter().map(|tried| tried.switch.to_string()).collect();
             let less = not_tried(proof, owner).map(|less| format!("; {less}")).unwrap_or_default();
@@ -332,7 +332,7 @@ pub fn check(region: &str, owner: &str, found: Result<&[Proof], &String>, now: T
                 ),
             )
         }
-        Standing::Failed(proof) => {
+        ProofState::Failed(proof) => {
             let failed = proof
                 .trials
                 .iter()

@@ -18,7 +18,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::job::{Plan, Settled};
-use crate::market::{Cloud, Market, Offer, PriceHistory, Usd, UsdPerHour};
+use crate::market::{CloudKind, Market, Offer, PriceHistory, Usd, UsdPerHour};
 
 /// The least that EC2 bills for one run of a machine.
 const EC2_LEAST: Duration = Duration::from_secs(60);
@@ -29,13 +29,13 @@ const EC2_FREE_IF_TAKEN_WITHIN: Duration = Duration::from_secs(3600);
 /// Whether an on-demand machine is billed the minimum, for any run up to this length. Spot is
 /// excluded, because EC2's interruptions make it free.
 pub(crate) fn is_the_least(offer: &Offer, ran_at_most: Duration) -> bool {
-    offer.cloud == Cloud::Aws && offer.market == Market::OnDemand && ran_at_most <= EC2_LEAST
+    offer.cloud == CloudKind::Aws && offer.market == Market::OnDemand && ran_at_most <= EC2_LEAST
 }
 
-pub(crate) fn billed(cloud: Cloud, ran: Duration) -> Duration {
+pub(crate) fn billed(cloud: CloudKind, ran: Duration) -> Duration {
     match cloud {
-        Cloud::Local => ran,
-        Cloud::Aws => ran.max(EC2_LEAST),
+        CloudKind::Local => ran,
+        CloudKind::Aws => ran.max(EC2_LEAST),
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn cost(offer: &Offer, billed: Duration, taken: bool) -> Usd {
 
 /// Whether the machine itself is not billed.
 fn is_free(offer: &Offer, billed: Duration, taken: bool) -> bool {
-    offer.cloud == Cloud::Aws
+    offer.cloud == CloudKind::Aws
         && offer.market == Market::Spot
         && taken
         && billed < EC2_FREE_IF_TAKEN_WITHIN
@@ -62,7 +62,7 @@ pub fn moves_since(plan: &Plan, settled: &Settled) -> Option<Timestamp> {
     let offer = &plan.offer;
     let taken = settled.cloud_reason.as_deref().is_some_and(is_taken);
     let moves =
-        offer.cloud == Cloud::Aws && offer.market == Market::Spot && settled.usd > Usd::ZERO;
+        offer.cloud == CloudKind::Aws && offer.market == Market::Spot && settled.usd > Usd::ZERO;
     settled.billed_from.filter(|_| moves && !is_free(offer, settled.billed.duration(), taken))
 }
 
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::market::{Arch, Region, UsdPerHour, Zone};
 
-    fn offer(cloud: Cloud, market: Market) -> Offer {
+    fn offer(cloud: CloudKind, market: Market) -> Offer {
         let dollars = |text: &str| UsdPerHour::new(text.parse().unwrap());
         Offer {
             cloud,
@@ -123,15 +123,15 @@ mod tests {
     #[test]
     fn a_minute_at_least_and_nothing_for_what_was_taken_in_its_first_hour() {
         let secs = Duration::from_secs;
-        assert_eq!(billed(Cloud::Aws, secs(5)), secs(60));
-        assert_eq!(billed(Cloud::Aws, secs(61)), secs(61));
-        assert_eq!(billed(Cloud::Local, secs(5)), secs(5));
-        let spot = offer(Cloud::Aws, Market::Spot);
+        assert_eq!(billed(CloudKind::Aws, secs(5)), secs(60));
+        assert_eq!(billed(CloudKind::Aws, secs(61)), secs(61));
+        assert_eq!(billed(CloudKind::Local, secs(5)), secs(5));
+        let spot = offer(CloudKind::Aws, Market::Spot);
         assert_eq!(cost(&spot, secs(1000), false).dollars(), 1.1);
         assert_eq!(cost(&spot, secs(1000), true).dollars(), 0.1, "its disk and address");
         assert_eq!(cost(&spot, secs(3600), true).dollars(), 3.96);
-        assert_eq!(cost(&offer(Cloud::Aws, Market::OnDemand), secs(1000), true).dollars(), 1.1);
-        assert_eq!(cost(&offer(Cloud::Local, Market::Spot), secs(1000), true).dollars(), 1.1);
+        assert_eq!(cost(&offer(CloudKind::Aws, Market::OnDemand), secs(1000), true).dollars(), 1.1);
+        assert_eq!(cost(&offer(CloudKind::Local, Market::Spot), secs(1000), true).dollars(), 1.1);
     }
 
     #[test]
@@ -139,9 +139,10 @@ mod tests {
         let least =
             |cloud, market, secs| is_the_least(&offer(cloud, market), Duration::from_secs(secs));
         assert!(
-            least(Cloud::Aws, Market::OnDemand, 60) && !least(Cloud::Aws, Market::OnDemand, 61)
+            least(CloudKind::Aws, Market::OnDemand, 60)
+                && !least(CloudKind::Aws, Market::OnDemand, 61)
         );
-        assert!(!least(Cloud::Aws, Market::Spot, 5), "it is free where EC2 takes it");
-        assert!(!least(Cloud::Local, Market::OnDemand, 5));
+        assert!(!least(CloudKind::Aws, Market::Spot, 5), "it is free where EC2 takes it");
+        assert!(!least(CloudKind::Local, Market::OnDemand, 5));
     }
 }

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use super::end_evidence::taken_by_cloud;
 use crate::instance::{InstanceView, NoticeKind, Status};
 use crate::job::AttemptPhase;
-use crate::market::{Cloud, elapsed};
+use crate::market::{CloudKind, elapsed};
 use crate::policy::lifecycle::attempt_view::AttemptView;
 use crate::policy::purchase::hard_end::STOP_GRACE;
 
@@ -161,8 +161,8 @@ fn unshown_until(attempt: &AttemptView<'_>, status: &Status, certain: Timestamp)
     let gone = match plan.offer.cloud {
         // This controller cannot see its machine.
         _ if elsewhere => now,
-        Cloud::Local => earlier(now, missed_for),
-        Cloud::Aws => earlier(now, missed_for + SHOWN_AFTER_END),
+        CloudKind::Local => earlier(now, missed_for),
+        CloudKind::Aws => earlier(now, missed_for + SHOWN_AFTER_END),
     };
     // An extension changes only the machine's tag; the plan keeps its first cap.
     let cap = plan.kill_at.max(attempt.kill_at);
@@ -170,7 +170,7 @@ fn unshown_until(attempt: &AttemptView<'_>, status: &Status, certain: Timestamp)
     let capped = cap.map_or(gone, |kill_at| gone.min(later(kill_at.max(certain), CAP_HELD_WITHIN)));
     let is_ended = (attempt.outcome.is_some() || watched.damaged.outcome)
         && status.phase != AttemptPhase::Held;
-    let powered_off = (is_ended || plan.offer.cloud == Cloud::Local).then(|| {
+    let powered_off = (is_ended || plan.offer.cloud == CloudKind::Local).then(|| {
         let outcome = watched.unshown.and_then(|unshown| unshown.outcome);
         // A kernel that hangs in its power-off is swept after its lease. Counting that would add
         // half an hour to every job that ends while its laptop is closed, for a very rare case.

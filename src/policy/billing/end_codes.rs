@@ -2,21 +2,21 @@
 //!
 //! [`super::settlement`] finds who ended it and why.
 
-use crate::market::Cloud;
+use crate::market::CloudKind;
 
 /// A cloud's reason for people. The local cloud uses EC2's codes, so that one rule reads both;
 /// people see only its sentence.
-pub fn cloud_words(cloud: Cloud, reason: &str) -> &str {
+pub fn cloud_words(cloud: CloudKind, reason: &str) -> &str {
     let code = |text: &str| text.starts_with("Client.") || text.starts_with("Server.");
-    match reason.split_once(": ").filter(|(first, _)| cloud == Cloud::Local && code(first)) {
+    match reason.split_once(": ").filter(|(first, _)| cloud == CloudKind::Local && code(first)) {
         Some((_, sentence)) => sentence,
-        None if cloud == Cloud::Local && code(reason) => "it gave no reason",
+        None if cloud == CloudKind::Local && code(reason) => "it gave no reason",
         None => reason,
     }
 }
 
 /// The same with the meaning of its code, if known.
-pub fn cloud_text(cloud: Cloud, reason: &str) -> String {
+pub fn cloud_text(cloud: CloudKind, reason: &str) -> String {
     let said = cloud_words(cloud, reason);
     code_words(said).map_or_else(|| said.to_owned(), |words| format!("{words} ({said})"))
 }
@@ -48,23 +48,23 @@ mod tests {
     fn a_code_of_the_cloud_has_words_and_a_sentence_stays() {
         let said = "Client.UserInitiatedShutdown: User initiated shutdown";
         assert_eq!(
-            cloud_text(Cloud::Aws, said),
+            cloud_text(CloudKind::Aws, said),
             format!("somebody asked it to end the machine ({said})")
         );
-        assert_eq!(cloud_text(Cloud::Local, "exit code: 3"), "exit code: 3");
+        assert_eq!(cloud_text(CloudKind::Local, "exit code: 3"), "exit code: 3");
     }
 
     #[test]
     fn nobodys_codes_are_shown_here() {
-        assert_eq!(cloud_words(Cloud::Local, "Server.HostLost"), "it gave no reason");
+        assert_eq!(cloud_words(CloudKind::Local, "Server.HostLost"), "it gave no reason");
         assert_eq!(
-            cloud_words(Cloud::Local, "Client.InstanceInitiatedShutdown: the workload ended"),
+            cloud_words(CloudKind::Local, "Client.InstanceInitiatedShutdown: the workload ended"),
             "the workload ended"
         );
         assert_eq!(
-            cloud_words(Cloud::Aws, "Client.VolumeLimitExceeded: x"),
+            cloud_words(CloudKind::Aws, "Client.VolumeLimitExceeded: x"),
             "Client.VolumeLimitExceeded: x"
         );
-        assert_eq!(cloud_words(Cloud::Local, "exit code: 3"), "exit code: 3");
+        assert_eq!(cloud_words(CloudKind::Local, "exit code: 3"), "exit code: 3");
     }
 }

@@ -16,7 +16,7 @@ use super::end_evidence::{
 };
 use crate::instance::{InstanceState, InstanceView, NoticeKind};
 use crate::job::{EndedBecause, Outcome, RECORD_FORMAT, Reason, Refusal, Settled};
-use crate::market::{Cloud, Market, Span, Usd, elapsed};
+use crate::market::{CloudKind, Market, Span, Usd, elapsed};
 use crate::policy::lifecycle::attempt_view::AttemptView;
 use crate::policy::lifecycle::observations::AlarmSeen;
 use crate::policy::lifecycle::stopped_time::{ended, may_have_stood_unseen, plan_stops, stood};
@@ -178,7 +178,7 @@ pub fn has_lain(settled: &Settled) -> bool {
 /// wrong clock.
 fn may_have_run(attempt: &AttemptView<'_>) -> bool {
     let (plan, watched, now) = (attempt.plan, attempt.watched, attempt.facts.now);
-    let would_be_shown = plan.offer.cloud == Cloud::Local
+    let would_be_shown = plan.offer.cloud == CloudKind::Local
         || (plan.created <= now && elapsed(plan.created, now) < SHOWN_AFTER_END);
     // A capacity error proves that EC2 checked the token first; a missing permission does not. If
     // another controller launched the machine since, and it ended, EC2 still shows it for that

@@ -4,7 +4,7 @@
 //! 0 makes this call. Each later machine is bought by its rank alone, in the zone of the first.
 
 use crate::job::{AttemptRecord, GangLaunch, Spec};
-use crate::market::{Cloud, Zone};
+use crate::market::{CloudKind, Zone};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RankPurchase {
@@ -22,7 +22,7 @@ pub fn rank_purchase(spec: &Spec, history: &[AttemptRecord]) -> RankPurchase {
     let Some(member) = member.filter(|member| member.is_sound()) else {
         return RankPurchase::Alone;
     };
-    if spec.machine.cloud == Cloud::Local
+    if spec.machine.cloud == CloudKind::Local
         || history.iter().any(|record| record.settled.had_machine())
     {
         return RankPurchase::Alone;
@@ -49,7 +49,7 @@ pub fn machines_of_launch(spec: &Spec, history: &[AttemptRecord]) -> u32 {
 /// The zone of a later machine of a rank; `None`: any. The ranks of two zones talk
 /// slowly, and EC2 bills their traffic.
 pub fn zone_of_rank<'a>(spec: &Spec, history: &'a [AttemptRecord]) -> Option<&'a Zone> {
-    spec.gang.as_ref().filter(|_| spec.machine.cloud != Cloud::Local)?;
+    spec.gang.as_ref().filter(|_| spec.machine.cloud != CloudKind::Local)?;
     let is_alone = rank_purchase(spec, history) == RankPurchase::Alone;
     history.last().filter(|_| is_alone).map(|last| &last.plan.offer.zone)
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use crate::job::{GangMember, GangRole, GangSpec, seats_of};
 
-    fn spec(cloud: Cloud, rank: u32) -> Spec {
+    fn spec(cloud: CloudKind, rank: u32) -> Spec {
         let seats = seats_of(&"digits-222222".parse().unwrap(), &[GangRole::Worker; 3]);
         let member = GangMember {
             rank,
@@ -77,20 +77,20 @@ mod tests {
 
     #[test]
     fn rank_0_buys_the_first_machines_of_all_ranks() {
-        let RankPurchase::Leads(launch) = rank_purchase(&spec(Cloud::Aws, 0), &[]) else {
+        let RankPurchase::Leads(launch) = rank_purchase(&spec(CloudKind::Aws, 0), &[]) else {
             panic!()
         };
         assert_eq!((launch.leader.as_str(), launch.rank, launch.ranks), ("digits-222222", 0, 3));
-        assert_eq!(rank_purchase(&spec(Cloud::Aws, 2), &[]), RankPurchase::Joins);
-        assert_eq!(machines_of_launch(&spec(Cloud::Aws, 0), &[]), 3);
-        assert_eq!(machines_of_launch(&spec(Cloud::Aws, 2), &[]), 1);
+        assert_eq!(rank_purchase(&spec(CloudKind::Aws, 2), &[]), RankPurchase::Joins);
+        assert_eq!(machines_of_launch(&spec(CloudKind::Aws, 0), &[]), 3);
+        assert_eq!(machines_of_launch(&spec(CloudKind::Aws, 2), &[]), 1);
     }
 
     #[test]
     fn one_machine_and_the_workstation_are_launched_alone() {
         assert_eq!(rank_purchase(&Spec::bare(), &[]), RankPurchase::Alone);
-        assert_eq!(rank_purchase(&spec(Cloud::Local, 0), &[]), RankPurchase::Alone);
-        assert_eq!(rank_purchase(&spec(Cloud::Local, 1), &[]), RankPurchase::Alone);
-        assert_eq!(zone_of_rank(&spec(Cloud::Aws, 0), &[]), None);
+        assert_eq!(rank_purchase(&spec(CloudKind::Local, 0), &[]), RankPurchase::Alone);
+        assert_eq!(rank_purchase(&spec(CloudKind::Local, 1), &[]), RankPurchase::Alone);
+        assert_eq!(zone_of_rank(&spec(CloudKind::Aws, 0), &[]), None);
     }
 }

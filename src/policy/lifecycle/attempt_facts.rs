@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::observations::{Damaged, Journal, Watched};
+use super::observations::{CheckpointHistory, Damaged, Watched};
 use crate::instance::{InstanceView, Status};
 use crate::job::{
     AttemptRecord, CheckpointNo, Ending, Lease, Outcome, Plan, Request, ResolvedSpec, Settled,
@@ -13,7 +13,7 @@ use crate::job::{
 use crate::market::elapsed;
 
 #[derive(Clone, Debug)]
-pub struct Facts<'a> {
+pub struct JobFacts<'a> {
     pub spec: &'a ResolvedSpec,
     /// In order of their numbers.
     pub attempts: &'a [AttemptFacts],
@@ -44,7 +44,7 @@ pub struct AttemptFacts {
     pub outcome: Option<Outcome>,
     pub settled: Option<Arc<Settled>>,
     /// Its journal, read only if the agent left no outcome.
-    pub journal: Journal,
+    pub journal: CheckpointHistory,
     pub watched: Watched,
 }
 

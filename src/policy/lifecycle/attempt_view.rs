@@ -11,24 +11,24 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::attempt_facts::{AttemptFacts, CloudAnswer, Facts, history, is_host_dead, patience};
+use super::attempt_facts::{AttemptFacts, CloudAnswer, JobFacts, history, is_host_dead, patience};
 use super::forgotten_disk::can_stand;
 use super::machine_owner::{belongs_elsewhere, is_of};
-use super::observations::{Journal, Watched};
+use super::observations::{CheckpointHistory, Watched};
 use super::relaunch;
 use super::requests::Wishes;
 use crate::instance::{InstanceState, InstanceView, Status};
 use crate::job::{AttemptPhase, Ending, Lease, Outcome, Plan, Refusal};
 use crate::market::elapsed;
-use crate::policy::purchase::hard_end::Terms;
+use crate::policy::purchase::hard_end::HardEndTerms;
 
 pub(crate) struct AttemptView<'a> {
-    pub facts: &'a Facts<'a>,
+    pub facts: &'a JobFacts<'a>,
     pub plan: &'a Plan,
     pub lease: Option<&'a Lease>,
     pub status: Option<&'a Status>,
     pub outcome: Option<&'a Outcome>,
-    pub journal: &'a Journal,
+    pub journal: &'a CheckpointHistory,
     pub watched: &'a Watched,
     /// Its machine as the cloud shows it; `None`: it is not shown, or the cloud does not answer.
     pub machine: Option<&'a InstanceView>,
@@ -69,7 +69,7 @@ pub(crate) struct AttemptView<'a> {
 }
 
 impl<'a> AttemptView<'a> {
-    pub fn new(facts: &'a Facts<'a>, attempt: &'a AttemptFacts) -> Self {
+    pub fn new(facts: &'a JobFacts<'a>, attempt: &'a AttemptFacts) -> Self {
         let (plan, watched) = (&*attempt.plan, &attempt.watched);
         let machine = machine_of(facts, plan);
         let now = watched.unshown.map_or(facts.now, |unshown| unshown.now);
@@ -121,7 +121,7 @@ impl<'a> AttemptView<'a> {
     }
 }
 
-fn machine_of<'a>(facts: &Facts<'a>, plan: &Plan) -> Option<&'a InstanceView> {
+fn machine_of<'a>(facts: &JobFacts<'a>, plan: &Plan) -> Option<&'a InstanceView> {
     let CloudAnswer::Known(machines) = facts.cloud else { return None };
     let token = Some(plan.client_token.as_str());
     machines
@@ -153,7 +153,7 @@ const LAIN_MAX: Duration = Duration::from_secs(15 * 60);
 /// Uses the plan's own date, from which the hard end counts; a controller may have slept while it
 /// wrote the plan.
 fn lain_too_long(
-    facts: &Facts<'_>,
+    facts: &JobFacts<'_>,
     plan: &Plan,
     wishes: &Wishes,
     now: Timestamp,
@@ -167,17 +167,23 @@ fn lain_too_long(
 
 /// Each limit grows by its own extension, and the earliest still counts. More money adds no time if
 /// the money was enough.
-fn extended_kill_at(facts: &Facts<'_>, plan: &Plan, wishes: &Wishes) -> Option<Timestamp> {
+fn extended_kill_at(facts: &JobFacts<'_>, plan: &Plan, wishes: &Wishes) -> Option<Timestamp> {
     plan.kill_at?;
     hard_end(facts, plan, wishes, Duration::ZERO)
 }
 
-fn hard_end(facts: &Facts<'_>, plan: &Plan, wishes: &Wishes, age: Duration) -> Option<Timestamp> {
+fn hard_end(
+    facts: &JobFacts<'_>,
+    plan: &Plan,
+    wishes: &Wishes,
+    age: Duration,
+) -> Option<Timestamp> {
     let spec = &facts.spec.spec;
     let budget_left = spec
         .limits
         .budget
         .and_then(|_| relaunch::budget_left(spec, &history(facts.attempts), wishes));
-    let terms = Terms::of_plan(spec, plan, budget_left, wishes.more_time);
-    Terms { now: plan.created.saturating_add(age).unwrap_or(plan.created), ..terms }.hard_end()
+    let terms = HardEndTerms::of_plan(spec, plan, budget_left, wishes.more_time);
+    HardEndTerms { now: plan.created.saturating_add(age).unwrap_or(plan.created), ..terms }
+        .hard_end()
 }

@@ -18,14 +18,14 @@
 use std::time::Duration;
 
 use super::act::Act;
-use super::attempt_facts::{CloudAnswer, Facts};
+use super::attempt_facts::{CloudAnswer, JobFacts};
 use super::attempt_view::{AttemptView, stands_as_kept};
 use super::forgotten_disk::can_stand;
 use super::missing_machine::has_lain_for_sure;
 use super::relaunch::had_no_machine as was_never_launched;
 use crate::instance::{InstanceState, InstanceView};
 use crate::job::{AttemptRecord, Continues, KeptMachine};
-use crate::market::{Cloud, Market, elapsed};
+use crate::market::{CloudKind, Market, elapsed};
 use crate::policy::billing::settlement::settle;
 
 /// The kept machine that the next attempt starts; `None`: launch a new one.
@@ -154,7 +154,7 @@ const START_SHOWN_WITHIN: Duration = Duration::from_secs(60);
 fn is_started_just_now(attempt: &AttemptView<'_>, view: &InstanceView) -> bool {
     let watched = attempt.watched;
     let taken = watched.launched.is_some() && watched.refused.is_none();
-    view.cloud == Cloud::Aws
+    view.cloud == CloudKind::Aws
         && taken
         && watched.asked_for.is_some_and(|asked| asked < START_SHOWN_WITHIN)
 }
@@ -167,13 +167,13 @@ fn is_of_anothers_start(attempt: &AttemptView<'_>, view: &InstanceView) -> bool 
 /// The wait of an attempt that continues elsewhere, after one settled without its kept machine.
 /// Another controller may have requested its start in that moment, and EC2 shows it late. Without
 /// the wait, the job could have two machines.
-pub(crate) fn may_still_start(facts: &Facts<'_>) -> Option<String> {
+pub(crate) fn may_still_start(facts: &JobFacts<'_>) -> Option<String> {
     let last = facts.attempts.last()?;
     let (starts, settled) = (last.plan.starts.as_ref()?, last.settled.as_ref()?);
     // Without a checkpoint the next attempt starts the same machine.
     let goes_elsewhere =
         facts.spec.continues.as_ref().is_some_and(|continues| continues.checkpoint.is_some());
-    if settled.instance.is_some() || !goes_elsewhere || last.plan.offer.cloud != Cloud::Aws {
+    if settled.instance.is_some() || !goes_elsewhere || last.plan.offer.cloud != CloudKind::Aws {
         return None;
     }
     let CloudAnswer::Known(views) = facts.cloud else { return None };
@@ -203,5 +203,5 @@ pub(crate) fn is_unheard_and_can_stand(attempt: &AttemptView<'_>, view: &Instanc
 /// Whether the user can start a stopped machine again.
 pub fn can_start(view: &InstanceView) -> bool {
     view.state == InstanceState::Stopped
-        && (view.cloud == Cloud::Local || view.market == Market::OnDemand)
+        && (view.cloud == CloudKind::Local || view.market == Market::OnDemand)
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::instance::{InstanceState, InstanceView};
 use crate::job::{CheckpointNo, EndedBecause, OnSpec, Outcome, Plan, Reaction, Settled, Spec};
-use crate::market::{Catalog, Cloud, Market, elapsed};
+use crate::market::{Catalog, CloudKind, Market, elapsed};
 
 /// When an unused disk is reported (row 31 of docs/promises.md). Sooner is noise for a user who
 /// continues after the weekend; later wastes money.
@@ -34,7 +34,7 @@ pub fn is_undated(view: &InstanceView, now: Timestamp) -> bool {
 }
 
 fn stands(view: &InstanceView) -> bool {
-    view.cloud != Cloud::Local && view.state == InstanceState::Stopped
+    view.cloud != CloudKind::Local && view.state == InstanceState::Stopped
 }
 
 /// Whether a running machine of an ended attempt is stopped, so that its kept disk stays. A spot
@@ -88,7 +88,7 @@ pub fn is_all_its_job_has(plan: &Plan, view: &InstanceView) -> bool {
 
 /// A spot machine can only be terminated, and the local cloud stops no folder.
 pub fn can_stand(view: &InstanceView) -> bool {
-    view.cloud == Cloud::Aws && view.market == Market::OnDemand
+    view.cloud == CloudKind::Aws && view.market == Market::OnDemand
 }
 
 /// Whether the job file keeps the disk after such an end.

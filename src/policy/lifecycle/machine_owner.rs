@@ -1,9 +1,9 @@
 //! Which controller may act on a machine, and which plan a machine belongs to.
 
-use super::attempt_facts::{AttemptFacts, Facts};
+use super::attempt_facts::{AttemptFacts, JobFacts};
 use crate::instance::{InstanceView, OWNER_TAG};
 use crate::job::{Plan, ResolvedSpec};
-use crate::market::Cloud;
+use crate::market::CloudKind;
 
 /// Whether a machine with the plan's job name can be the plan's. Two job roots may use one job id,
 /// but their client tokens differ.
@@ -11,7 +11,7 @@ pub fn may_be_of(plan: &Plan, view: &InstanceView) -> bool {
     view.client_token.as_ref().is_none_or(|token| *token == plan.client_token)
 }
 
-pub(crate) fn is_ours(facts: &Facts<'_>, view: &InstanceView) -> bool {
+pub(crate) fn is_ours(facts: &JobFacts<'_>, view: &InstanceView) -> bool {
     view.tags.owner == facts.owner && view.tags.job == facts.spec.job
 }
 
@@ -24,7 +24,7 @@ pub fn belongs_elsewhere(plan: &Plan, owner: &str, here: &str) -> Option<String>
     if let Some(theirs) = theirs {
         return Some(format!("its machine is of the owner `{theirs}`, and this is `{owner}`"));
     }
-    let away = plan.offer.cloud == Cloud::Local && plan.offer.zone.as_str() != here;
+    let away = plan.offer.cloud == CloudKind::Local && plan.offer.zone.as_str() != here;
     away.then(|| {
         format!("its machine is on the workstation {}, and this is {here}", plan.offer.zone)
     })
@@ -57,6 +57,6 @@ pub fn is_kept_for(plan: &Plan, view: &InstanceView) -> bool {
 
 /// Whether our machine belongs to this job. A kept one has the previous job's name until it is
 /// started.
-pub(crate) fn is_of(facts: &Facts<'_>, plan: &Plan, view: &InstanceView) -> bool {
+pub(crate) fn is_of(facts: &JobFacts<'_>, plan: &Plan, view: &InstanceView) -> bool {
     view.tags.owner == facts.owner && (view.tags.job == plan.job || is_kept_for(plan, view))
 }

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use super::act::{Act, wait};
 use super::attempt_view::AttemptView;
 use super::requests::CLOCKS_DIFFER;
-use crate::market::{Cloud, elapsed};
+use crate::market::{CloudKind, elapsed};
 use crate::policy::billing::settlement::settle;
 
 /// After its outcome an agent powers off within two minutes (the steps of `Power`). The third
@@ -45,12 +45,12 @@ const REFUSALS_MAX: u32 = 4;
 const CERTAINTY: &str = "certainty that no machine was launched";
 
 /// How long a new machine may be invisible, and how long it must then be missing to be gone.
-fn visibility(cloud: Cloud) -> (Duration, Duration) {
+fn visibility(cloud: CloudKind) -> (Duration, Duration) {
     match cloud {
         // A folder exists or not. The ten seconds are for another controller between its plan and
         // its launch.
-        Cloud::Local => (Duration::from_secs(10), Duration::ZERO),
-        Cloud::Aws => (Duration::from_secs(5 * 60), Duration::from_secs(60)),
+        CloudKind::Local => (Duration::from_secs(10), Duration::ZERO),
+        CloudKind::Aws => (Duration::from_secs(5 * 60), Duration::from_secs(60)),
     }
 }
 
@@ -194,6 +194,6 @@ fn since_shown_launch(attempt: &AttemptView<'_>, now: Timestamp) -> Duration {
 
 /// Whether it is certain that no controller launches it any more, or has launched it unseen.
 pub(crate) fn has_lain_for_sure(lain_for: Duration) -> bool {
-    let (visible_within, missing_at_least) = visibility(Cloud::Aws);
+    let (visible_within, missing_at_least) = visibility(CloudKind::Aws);
     lain_for >= CLOCKS_DIFFER + visible_within + 2 * missing_at_least
 }

@@ -13,12 +13,12 @@ use crate::instance::{InstanceState, InstanceView};
 use crate::market::elapsed;
 
 #[derive(Clone, Debug)]
-pub struct Facts<'a> {
+pub struct OrphanFacts<'a> {
     pub view: &'a InstanceView,
     /// Our owner: machines with another owner's tag are never touched.
     pub owner: &'a str,
     pub records: Records,
-    pub heartbeat: Heartbeat,
+    pub heartbeat: LastHeartbeat,
     /// The store's time; `None`: not reported.
     pub now: Option<Timestamp>,
 }
@@ -40,7 +40,7 @@ pub enum Records {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heartbeat {
+pub enum LastHeartbeat {
     Unknown(String),
     Never,
     At(Timestamp),
@@ -83,7 +83,7 @@ pub fn is_past_cap(view: &InstanceView, now: Timestamp) -> bool {
         .is_some_and(|kill_at| now > kill_at.saturating_add(CAP_SLACK).unwrap_or(Timestamp::MAX))
 }
 
-pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
+pub fn judge(facts: &OrphanFacts<'_>) -> OrphanVerdict {
     let keep = |why: &str| OrphanVerdict::Keep { why: why.to_owned() };
     let (view, tags) = (facts.view, &facts.view.tags);
     if tags.owner != facts.owner {
@@ -124,22 +124,24 @@ pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
     }
     let since = |at: Timestamp| elapsed(at, now);
     match &facts.heartbeat {
-        Heartbeat::Unknown(why) => unknown(format!("its heartbeat cannot be read: {why}")),
-        Heartbeat::At(at) if since(*at) > tags.lease.duration() => OrphanVerdict::Orphan {
+        LastHeartbeat::Unknown(why) => unknown(format!("its heartbeat cannot be read: {why}")),
+        LastHeartbeat::At(at) if since(*at) > tags.lease.duration() => OrphanVerdict::Orphan {
             why: format!(
                 "no heartbeat for {} min, and its lease is {}",
                 since(*at).as_secs() / 60,
                 tags.lease
             ),
         },
-        Heartbeat::Never if since(view.launched) > tags.boot.duration() => OrphanVerdict::Orphan {
-            why: format!(
-                "no word of its agent for {} min after its launch",
-                since(view.launched).as_secs() / 60
-            ),
-        },
-        Heartbeat::At(_) => keep("its agent lives"),
-        Heartbeat::Never => keep("it is booting"),
+        LastHeartbeat::Never if since(view.launched) > tags.boot.duration() => {
+            OrphanVerdict::Orphan {
+                why: format!(
+                    "no word of its agent for {} min after its launch",
+                    since(view.launched).as_secs() / 60
+                ),
+            }
+        }
+        LastHeartbeat::At(_) => keep("its agent lives"),
+        LastHeartbeat::Never => keep("it is booting"),
     }
 }
 
@@ -148,7 +150,7 @@ mod tests {
     use super::*;
     use crate::instance::Tags;
     use crate::job::{AttemptNo, BOOT};
-    use crate::market::{Cloud, Market, Region, Span};
+    use crate::market::{CloudKind, Market, Region, Span};
 
     const NOW: i64 = 1_000_000;
 
@@ -167,7 +169,7 @@ mod tests {
         };
         InstanceView {
             id: "i-1".into(),
-            cloud: Cloud::Aws,
+            cloud: CloudKind::Aws,
             region: Region::new("r"),
             instance_type: "t".into(),
             market: Market::Spot,
@@ -184,11 +186,11 @@ mod tests {
         view: &InstanceView,
         owner: &str,
         records: Records,
-        heartbeat: Heartbeat,
+        heartbeat: LastHeartbeat,
         now: Option<Timestamp>,
     ) -> bool {
         matches!(
-            judge(&Facts { view, owner, records, heartbeat, now }),
+            judge(&OrphanFacts { view, owner, records, heartbeat, now }),
             OrphanVerdict::Orphan { .. }
         )
     }
@@ -196,23 +198,29 @@ mod tests {
     #[test]
     fn a_lapsed_lease_makes_an_orphan_and_what_is_unknown_does_not() {
         let machine = view(7200, None);
-        let lapsed = || Heartbeat::At(at(1801));
+        let lapsed = || LastHeartbeat::At(at(1801));
         assert!(is_orphan(&machine, "me", Records::Open, lapsed(), Some(at(0))));
-        assert!(!is_orphan(&machine, "me", Records::Open, Heartbeat::At(at(1799)), Some(at(0))));
         assert!(!is_orphan(
             &machine,
             "me",
             Records::Open,
-            Heartbeat::Unknown("503".into()),
+            LastHeartbeat::At(at(1799)),
+            Some(at(0))
+        ));
+        assert!(!is_orphan(
+            &machine,
+            "me",
+            Records::Open,
+            LastHeartbeat::Unknown("503".into()),
             Some(at(0))
         ));
         assert!(!is_orphan(&machine, "me", Records::Unknown("503".into()), lapsed(), Some(at(0))));
         assert!(
-            !is_orphan(&machine, "me", Records::NoJob, Heartbeat::Never, Some(at(0))),
+            !is_orphan(&machine, "me", Records::NoJob, LastHeartbeat::Never, Some(at(0))),
             "another job root of ours may know it"
         );
         assert!(!is_orphan(&machine, "me", Records::Open, lapsed(), None));
-        assert!(is_orphan(&machine, "me", Records::Over, Heartbeat::At(at(5)), Some(at(0))));
+        assert!(is_orphan(&machine, "me", Records::Over, LastHeartbeat::At(at(5)), Some(at(0))));
         assert!(
             !is_orphan(&machine, "you", Records::Over, lapsed(), Some(at(0))),
             "somebody else's"
@@ -228,7 +236,7 @@ mod tests {
                 &view(7200, None),
                 "me",
                 Records::Ended(at(ago)),
-                Heartbeat::At(at(5)),
+                LastHeartbeat::At(at(5)),
                 Some(at(0)),
             )
         };
@@ -238,7 +246,7 @@ mod tests {
                 &view(7200, None),
                 "you",
                 Records::Ended(at(3600)),
-                Heartbeat::At(at(5)),
+                LastHeartbeat::At(at(5)),
                 Some(at(0))
             ),
             "somebody else's"
@@ -250,7 +258,13 @@ mod tests {
     #[test]
     fn what_nobody_here_knows_is_a_stray_and_ends_by_no_look() {
         let judged = |view: &InstanceView, owner: &str, records: Records| {
-            judge(&Facts { view, owner, records, heartbeat: Heartbeat::Never, now: Some(at(0)) })
+            judge(&OrphanFacts {
+                view,
+                owner,
+                records,
+                heartbeat: LastHeartbeat::Never,
+                now: Some(at(0)),
+            })
         };
         let is_stray = |verdict: OrphanVerdict| matches!(verdict, OrphanVerdict::Stray { .. });
         let machine = view(7200, None);
@@ -283,8 +297,20 @@ mod tests {
 
     #[test]
     fn a_boot_has_its_time() {
-        assert!(!is_orphan(&view(890, None), "me", Records::Open, Heartbeat::Never, Some(at(0))));
-        assert!(is_orphan(&view(910, None), "me", Records::Open, Heartbeat::Never, Some(at(0))));
+        assert!(!is_orphan(
+            &view(890, None),
+            "me",
+            Records::Open,
+            LastHeartbeat::Never,
+            Some(at(0))
+        ));
+        assert!(is_orphan(
+            &view(910, None),
+            "me",
+            Records::Open,
+            LastHeartbeat::Never,
+            Some(at(0))
+        ));
     }
 
     #[test]
@@ -294,7 +320,7 @@ mod tests {
             &machine,
             "me",
             Records::Unknown("503".into()),
-            Heartbeat::Unknown("503".into()),
+            LastHeartbeat::Unknown("503".into()),
             Some(at(0))
         ));
         assert!(
@@ -302,7 +328,7 @@ mod tests {
                 &view(7200, Some(at(119))),
                 "me",
                 Records::Open,
-                Heartbeat::At(at(5)),
+                LastHeartbeat::At(at(5)),
                 Some(at(0))
             ),
             "the agent's own end has its time"

@@ -10,21 +10,23 @@
 
 pub use super::act::Act;
 use super::act::wait;
-pub use super::attempt_facts::{AttemptFacts, CloudAnswer, Facts, history, patience};
+pub use super::attempt_facts::{AttemptFacts, CloudAnswer, JobFacts, history, patience};
 use super::attempt_view::AttemptView;
 use super::continuation;
 use super::forgotten_disk::was_kept;
 use super::machine_owner::is_ours;
 pub use super::machine_owner::{belongs_elsewhere, is_elsewhere, is_of_another, may_be_of};
 use super::missing_machine::missing;
-pub use super::observations::{AlarmSeen, Damaged, Ended, GuardLeft, Journal, Unshown, Watched};
+pub use super::observations::{
+    AlarmSeen, CheckpointHistory, Damaged, EndLookUp, GuardLeft, Unshown, Watched,
+};
 use super::relaunch::{self, Next};
 use super::requests::Wishes;
 use super::visible_machine::visible;
 use crate::instance::InstanceView;
 use crate::job::{AttemptPhase, EndedBecause, JobState, Receipt, Settled};
 
-pub fn reconcile(facts: &Facts<'_>) -> Vec<Act> {
+pub fn reconcile(facts: &JobFacts<'_>) -> Vec<Act> {
     let mut acts = orphans(facts);
     acts.extend(match facts.attempts.iter().find(|attempt| attempt.settled.is_none()) {
         None => between(facts),
@@ -58,7 +60,7 @@ pub fn job_state(receipt: Option<&Receipt>, last: Option<&AttemptFacts>) -> JobS
 }
 
 /// Machines of settled attempts: a launch that succeeded after all.
-fn orphans(facts: &Facts<'_>) -> Vec<Act> {
+fn orphans(facts: &JobFacts<'_>) -> Vec<Act> {
     let CloudAnswer::Known(views) = facts.cloud else { return Vec::new() };
     let ours = views.iter().filter(|view| is_ours(facts, view) && view.state.bills());
     let settled = |view: &InstanceView| {
@@ -83,7 +85,7 @@ fn orphans(facts: &Facts<'_>) -> Vec<Act> {
 }
 
 /// All attempts are settled.
-fn between(facts: &Facts<'_>) -> Vec<Act> {
+fn between(facts: &JobFacts<'_>) -> Vec<Act> {
     let history = history(facts.attempts);
     let elsewhere = is_elsewhere(facts.spec, facts.attempts, facts.owner, facts.here);
     match (

@@ -14,9 +14,9 @@ use jiff::Timestamp;
 
 use super::requests::{EndWish, Wishes};
 use crate::job::{AttemptNo, AttemptRecord, EndedBecause, LimitsSpec, Reason, Settled, Spec};
-use crate::market::{Cloud, Offer, Span, Usd, elapsed};
+use crate::market::{CloudKind, Offer, Span, Usd, elapsed};
 use crate::policy::billing::end_codes::cloud_text;
-use crate::policy::purchase::hard_end::Terms;
+use crate::policy::purchase::hard_end::HardEndTerms;
 use crate::policy::purchase::refusal_backoff;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -126,7 +126,7 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
         let in_a_row =
             history.iter().rev().take_while(|record| found_no_machine(&record.settled)).count();
         // A workstation is the only place of its cloud.
-        let has_others = last.plan.offer.cloud != Cloud::Local;
+        let has_others = last.plan.offer.cloud != CloudKind::Local;
         let pause =
             if has_others && in_a_row < PLACES_AT_ONCE { Duration::ZERO } else { CAPACITY_PAUSE };
         return Next::Attempt { number, not_before: held(last, pause, now), hold: None, reason };
@@ -261,7 +261,7 @@ fn over_a_limit(
     wishes: &Wishes,
     now: Timestamp,
 ) -> Option<Next> {
-    if spec.machine.cloud != Cloud::Local && !spec.limits.bound_a_machine() {
+    if spec.machine.cloud != CloudKind::Local && !spec.limits.bound_a_machine() {
         return Some(end(now, EndedBecause::LaunchFailed, unlimited()));
     }
     if let Some(deadline) = spec.limits.deadline
@@ -276,7 +276,7 @@ fn over_a_limit(
     let left = budget_left(spec, history, wishes)?;
     let worth_a_start = history.iter().map(|record| {
         let (offer, bid) = (&record.plan.offer, record.plan.bid);
-        Terms { spec, offer, bid, budget_left: Some(left), more_time: wishes.more_time, now }
+        HardEndTerms { spec, offer, bid, budget_left: Some(left), more_time: wishes.more_time, now }
             .least()
     });
     if let Some(least) = worth_a_start.min().filter(|least| left < *least && left > Usd::ZERO) {

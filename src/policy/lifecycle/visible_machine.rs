@@ -18,7 +18,7 @@ use super::missing_machine::{CANCEL_TO_POWER_OFF, OUTCOME_TO_POWER_OFF};
 use super::observations::GuardLeft;
 use crate::instance::{InstanceState, InstanceView};
 use crate::job::{AlarmRule, AttemptPhase, EndedBecause, Request, Wish};
-use crate::market::{Cloud, Market, Span};
+use crate::market::{CloudKind, Market, Span};
 use crate::policy::billing::end_evidence::{idled_by_alarm, is_by_hand};
 use crate::policy::billing::settlement::settle;
 
@@ -179,7 +179,7 @@ fn silent(attempt: &AttemptView<'_>, view: &InstanceView) -> Option<Act> {
 /// The user asked for its end before its agent was heard.
 fn unheard_and_unwanted(attempt: &AttemptView<'_>, view: &InstanceView) -> Option<Act> {
     let wish = attempt.wishes.end.as_ref().filter(|_| !attempt.heard)?;
-    let is_due = (wish.cancel && attempt.plan.offer.cloud == Cloud::Aws)
+    let is_due = (wish.cancel && attempt.plan.offer.cloud == CloudKind::Aws)
         || wish.is_older(attempt.facts.now, WISH_TO_AGENT);
     is_due.then(|| {
         let why = format!("asked to end by {} before its agent said a word", wish.by);

@@ -61,7 +61,7 @@ pub const AGES: [f64; CLASSES] =
 pub const CLASSES: usize = 11;
 
 /// The rate of ending in each age class, per hour.
-pub type Rates = [f64; CLASSES];
+pub type EndRates = [f64; CLASSES];
 
 pub fn age_class(hours: f64) -> usize {
     AGES.iter().rposition(|from| hours >= from - 1e-9).unwrap_or(0)
@@ -75,12 +75,12 @@ fn ends_between(from_hours: f64, to_hours: f64) -> f64 {
 
 /// Observations of one kind of spell: how many ended, and how many the law expected in that time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct EndCounts {
     ended: f64,
     expected: f64,
 }
 
-impl Seen {
+impl EndCounts {
     fn fade(&mut self, hours: f64) {
         let kept = 0.5_f64.powf(hours / HALF_LIFE_HOURS);
         self.ended *= kept;
@@ -92,13 +92,13 @@ impl Seen {
         (PRIOR_SPELLS + self.ended) / (PRIOR_SPELLS + self.expected)
     }
 
-    pub fn rates(&self) -> Rates {
+    pub fn rates(&self) -> EndRates {
         rates(self.factor())
     }
 }
 
 /// The law's rates of ending, times a factor.
-pub fn rates(factor: f64) -> Rates {
+pub fn rates(factor: f64) -> EndRates {
     std::array::from_fn(|class| {
         let from = AGES[class];
         // The last class represents ages up to three times its lower bound.
@@ -120,13 +120,13 @@ pub fn age_of_rate(rate: f64) -> f64 {
 /// Observed capacity of one zone and type. A later job starts from its serialised form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ZoneSpells {
-    pub there: Seen,
-    pub gone: Seen,
-    now: Option<Spell>,
+    pub there: EndCounts,
+    pub gone: EndCounts,
+    now: Option<ZoneSpell>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Spell {
+struct ZoneSpell {
     there: bool,
     age_hours: f64,
 }
@@ -142,7 +142,7 @@ impl ZoneSpells {
             self.now = None;
             return;
         };
-        let fresh = Spell { there, age_hours: UNSEEN_AGE_HOURS };
+        let fresh = ZoneSpell { there, age_hours: UNSEEN_AGE_HOURS };
         self.now = Some(match self.now {
             None => fresh,
             Some(_) if since > GAP_HOURS_MAX => fresh,
@@ -150,10 +150,10 @@ impl ZoneSpells {
                 let seen = if spell.there { &mut self.there } else { &mut self.gone };
                 seen.expected += ends_between(spell.age_hours, spell.age_hours + since);
                 if spell.there == there {
-                    Spell { there, age_hours: spell.age_hours + since }
+                    ZoneSpell { there, age_hours: spell.age_hours + since }
                 } else {
                     seen.ended += 1.0;
-                    Spell { there, age_hours: 0.0 }
+                    ZoneSpell { there, age_hours: 0.0 }
                 }
             }
         });
@@ -175,20 +175,20 @@ impl ZoneSpells {
     /// The same zone, assuming capacity that was not observed for long. A random moment meets long
     /// spells more often. Its rate of ending is one per mean life.
     pub fn met(&self) -> ZoneSpells {
-        let mean = ZoneSpells { now: Some(Spell { there: true, age_hours: 0.0 }), ..*self }
+        let mean = ZoneSpells { now: Some(ZoneSpell { there: true, age_hours: 0.0 }), ..*self }
             .life_hours(MEAN_OVER_HOURS);
         // The age at which the law ends a spell once in that time.
         let power = POWER
             / (1.0 / (mean * self.there.factor()) - DAILY_PER_HOUR).max(POWER / MEAN_OVER_HOURS);
         ZoneSpells {
-            now: Some(Spell { there: true, age_hours: (power - YOUNG_HOURS).max(0.0) }),
+            now: Some(ZoneSpell { there: true, age_hours: (power - YOUNG_HOURS).max(0.0) }),
             ..*self
         }
     }
 
     /// The same zone just after capacity returned.
     pub fn begun(&self) -> ZoneSpells {
-        ZoneSpells { now: Some(Spell { there: true, age_hours: 0.0 }), ..*self }
+        ZoneSpells { now: Some(ZoneSpell { there: true, age_hours: 0.0 }), ..*self }
     }
 
     /// The newest look's result; `None`: no look yet.
@@ -235,9 +235,9 @@ mod tests {
 
     #[test]
     fn what_has_lasted_long_lasts_longer() {
-        let rates = Seen::default().rates();
+        let rates = EndCounts::default().rates();
         assert!(rates.windows(2).all(|pair| pair[1] < pair[0]), "{rates:?}");
-        assert_eq!(Seen::default().factor(), 1.0);
+        assert_eq!(EndCounts::default().factor(), 1.0);
     }
 
     #[test]

@@ -23,7 +23,7 @@
 //!
 //! `deadline_choice` knows which answers are safe. This module has no clock.
 
-use super::capacity_periods::{AGES, CLASSES, Rates, age_class};
+use super::capacity_periods::{AGES, CLASSES, EndRates, age_class};
 
 /// Approximate time step of the table in hours: a whole number of ticks. Longer steps miss short
 /// spells, shorter ones take more CPU time.
@@ -54,7 +54,7 @@ pub enum Runs {
 
 /// The terms of a job that stay the same at every tick. Times in hours.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Terms {
+pub struct RemainingTerms {
     pub startup: f64,
     /// Work lost in an interruption.
     pub unsaved: f64,
@@ -89,20 +89,20 @@ pub struct Ahead {
 
 #[derive(Clone, Debug)]
 pub struct Horizon {
-    terms: Terms,
-    there: Rates,
-    gone: Rates,
+    terms: RemainingTerms,
+    there: EndRates,
+    gone: EndRates,
     step: f64,
     cell: f64,
     cells: usize,
     /// Number of steps from the first stage to the deadline.
     top: usize,
     /// The kept stages, earliest first.
-    stages: Vec<Stage>,
+    stages: Vec<SlackCosts>,
 }
 
 /// Values at one time: a row of slack cells for each (there or gone) x (running machine) x (age).
-type Stage = Vec<f32>;
+type SlackCosts = Vec<f32>;
 
 const ROWS: usize = 5 * CLASSES;
 
@@ -125,8 +125,8 @@ impl Horizon {
     /// `slack`: the largest slack that will be asked. `kept_hours`: how long the table will be
     /// used.
     pub fn solve(
-        terms: Terms,
-        (there, gone): (Rates, Rates),
+        terms: RemainingTerms,
+        (there, gone): (EndRates, EndRates),
         time_left: f64,
         slack: f64,
         kept_hours: f64,
@@ -254,7 +254,7 @@ impl Horizon {
         }
         let x = (spare / self.cell).clamp(0.0, (self.cells - 1) as f64);
         let i = (x as usize).min(self.cells - 2);
-        let at = |stage: &Stage| {
+        let at = |stage: &SlackCosts| {
             let values = &stage[row(there, on, class) * self.cells..][..self.cells];
             lerp(f64::from(values[i]), f64::from(values[i + 1]), x - i as f64)
         };
@@ -266,7 +266,8 @@ impl Horizon {
 
     /// The cost of each answer at this tick.
     pub fn ahead(&self, now: &Moment) -> Ahead {
-        let Terms { startup, unsaved, begins_anew, tick, spot_share, elsewhere } = self.terms;
+        let RemainingTerms { startup, unsaved, begins_anew, tick, spot_share, elsewhere } =
+            self.terms;
         let (class, slack, later) =
             (age_class(now.age), now.time_left - now.work_left, now.time_left - tick);
         let ends = ends_within(if now.there { self.there[class] } else { self.gone[class] }, tick);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::bid::Bid;
-use super::hard_end::Terms;
+use super::hard_end::HardEndTerms;
 use crate::job::{AttemptRecord, Spec};
 use crate::market::{FallbackCost, Market, Offer, Span, Supply, Usd};
 use crate::policy::gang::rank_launch::machines_of_launch;
@@ -41,9 +41,9 @@ impl<'a> Ask<'a> {
         offer.vcpus.saturating_mul(machines_of_launch(self.spec, self.history))
     }
 
-    pub(crate) fn terms(&self, offer: &'a Offer, bid: Option<&Bid>) -> Terms<'a> {
+    pub(crate) fn terms(&self, offer: &'a Offer, bid: Option<&Bid>) -> HardEndTerms<'a> {
         let (bid, budget_left, more_time) =
             (bid.map(|bid| bid.price), self.budget_left, self.more_time);
-        Terms { spec: self.spec, offer, bid, budget_left, more_time, now: self.now }
+        HardEndTerms { spec: self.spec, offer, bid, budget_left, more_time, now: self.now }
     }
 }

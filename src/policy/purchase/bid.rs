@@ -195,7 +195,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::market::{Arch, Cloud, Market, PricePoint, Region, Usd, Zone};
+    use crate::market::{Arch, CloudKind, Market, PricePoint, Region, Usd, Zone};
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -205,7 +205,7 @@ mod tests {
 
     fn offer(price: i64, on_demand: Option<i64>) -> Offer {
         Offer {
-            cloud: Cloud::Aws,
+            cloud: CloudKind::Aws,
             region: Region::new("r"),
             zone: Zone::new("z"),
             instance_type: "t".into(),

@@ -66,7 +66,7 @@ pub fn backtest(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::market::{Arch, Cloud, Market, PricePoint, Region, Usd, UsdPerHour, Zone};
+    use crate::market::{Arch, CloudKind, Market, PricePoint, Region, Usd, UsdPerHour, Zone};
 
     const DAY: u64 = 86_400;
 
@@ -83,7 +83,7 @@ mod tests {
             .map(|(secs, price)| PricePoint { at: at(secs), price: usd(price) });
         let history = PriceHistory::new(Region::new("r"), Zone::new("z"), "t", points.to_vec());
         let offer = Offer {
-            cloud: Cloud::Aws,
+            cloud: CloudKind::Aws,
             region: Region::new("r"),
             zone: Zone::new("z"),
             instance_type: "t".into(),

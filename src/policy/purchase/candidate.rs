@@ -9,17 +9,17 @@ use std::time::Duration;
 use super::ask::Ask;
 use super::bid::{self, Bid, NoBid};
 use super::fallback_limit::{Bound, TooDear};
-use super::hard_end::Terms;
+use super::hard_end::HardEndTerms;
 use super::refusal_backoff::{ago, refused_lately};
 use crate::job::EndedBecause;
-use crate::market::{Cloud, Market, Offer, Span};
+use crate::market::{CloudKind, Market, Offer, Span};
 
 pub(crate) struct Candidate<'a> {
     pub offer: &'a Offer,
     /// `None`: bids are only for spot machines, or the rule gives none.
     pub bid: Option<Bid>,
     /// With that bid.
-    pub terms: Terms<'a>,
+    pub terms: HardEndTerms<'a>,
     pub verdict: Verdict,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Verdict {
 
 impl<'a> Candidate<'a> {
     pub fn new(ask: &Ask<'a>, bound: &Bound<'_>, offer: &'a Offer) -> Self {
-        let is_bid_for = offer.market == Market::Spot && offer.cloud != Cloud::Local;
+        let is_bid_for = offer.market == Market::Spot && offer.cloud != CloudKind::Local;
         let bid = is_bid_for.then(|| {
             bid::bid(ask.spec.machine.max_price, offer, ask.supply.history(offer), ask.now)
         });
@@ -65,14 +65,18 @@ impl<'a> Candidate<'a> {
 }
 
 /// Why an offer does not fit.
-fn judge(ask: &Ask<'_>, terms: &Terms<'_>, bid: Option<&Result<Bid, NoBid>>) -> Result<(), String> {
+fn judge(
+    ask: &Ask<'_>,
+    terms: &HardEndTerms<'_>,
+    bid: Option<&Result<Bid, NoBid>>,
+) -> Result<(), String> {
     let offer = terms.offer;
     // For a workstation only the cost is checked here; its agent asks the driver and reports
     // problems.
-    if offer.cloud == Cloud::Local {
+    if offer.cloud == CloudKind::Local {
         return terms.check();
     }
-    if (Terms { bid: None, ..*terms }).hard_end().is_none() {
+    if (HardEndTerms { bid: None, ..*terms }).hard_end().is_none() {
         return Err(
             "has no price, so that a budget alone would never end it: `limits.max_runtime` would"
                 .into(),

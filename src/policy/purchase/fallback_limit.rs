@@ -18,13 +18,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ask::Ask;
 use super::bid;
-use super::hard_end::Terms;
-use super::ranking::{Rates, figure};
-use crate::market::{Cloud, FallbackCost, Market, Offer, PriceRule};
+use super::hard_end::HardEndTerms;
+use super::ranking::{RankingRates, figure};
+use crate::market::{CloudKind, FallbackCost, Market, Offer, PriceRule};
 
 pub struct Bound<'a> {
     ask: &'a Ask<'a>,
-    pub(crate) rates: Rates<'a>,
+    pub(crate) rates: RankingRates<'a>,
     cost: FallbackCost,
     /// By market; separately for each type that the job file names.
     cheapest: BTreeMap<(Market, Option<&'a str>), (f64, &'a Offer)>,
@@ -43,9 +43,9 @@ pub struct TooDear {
 
 impl<'a> Bound<'a> {
     pub fn of(ask: &'a Ask<'a>) -> Self {
-        let rates = Rates::of(ask);
+        let rates = RankingRates::of(ask);
         let would_do = |offer: &&Offer| {
-            offer.cloud != Cloud::Local && offer.gpus >= ask.spec.machine.gpus.count
+            offer.cloud != CloudKind::Local && offer.gpus >= ask.spec.machine.gpus.count
         };
         let kind = |offer: &'a Offer| (offer.instance_type.as_str(), offer.market);
         let today = || ask.supply.offers.iter().filter(would_do);
@@ -72,7 +72,7 @@ impl<'a> Bound<'a> {
     pub fn too_dear(&self, offer: &Offer) -> Option<TooDear> {
         let is_priced = offer.market == Market::Spot
             && matches!(self.ask.spec.machine.max_price, PriceRule::Fixed(_));
-        if offer.cloud == Cloud::Local || is_priced {
+        if offer.cloud == CloudKind::Local || is_priced {
             return None;
         }
         let (usd, than) = self
@@ -139,7 +139,7 @@ impl<'a> Ask<'a> {
     /// Whether the offer may be bought later: its quota, its price and the job's limits allow it.
     pub fn fits_later(&self, bound: &Bound<'_>, offer: &Offer) -> bool {
         offer.gpus >= self.spec.machine.gpus.count
-            && (offer.cloud == Cloud::Local || self.terms(offer, None).hard_end().is_some())
+            && (offer.cloud == CloudKind::Local || self.terms(offer, None).hard_end().is_some())
             && self.has_quota(offer)
             && self.terms_later(offer).check().is_ok()
             && self.bid_reaches(offer)
@@ -147,15 +147,15 @@ impl<'a> Ask<'a> {
     }
 
     /// At the lowest price then: at most the highest bid.
-    fn terms_later(&self, offer: &'a Offer) -> Terms<'a> {
+    fn terms_later(&self, offer: &'a Offer) -> HardEndTerms<'a> {
         let most = bid::most_ever(self.spec.machine.max_price, offer)
-            .filter(|_| offer.market == Market::Spot && offer.cloud != Cloud::Local);
-        Terms { bid: most.map(|most| most.min(offer.price)), ..self.terms(offer, None) }
+            .filter(|_| offer.market == Market::Spot && offer.cloud != CloudKind::Local);
+        HardEndTerms { bid: most.map(|most| most.min(offer.price)), ..self.terms(offer, None) }
     }
 
     /// Whether the price may fall to the bid: it is there now, was in the window, or is unknown.
     fn bid_reaches(&self, offer: &Offer) -> bool {
-        if offer.market == Market::OnDemand || offer.cloud == Cloud::Local {
+        if offer.market == Market::OnDemand || offer.cloud == CloudKind::Local {
             return true;
         }
         let bid =

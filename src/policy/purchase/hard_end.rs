@@ -13,7 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::job::{Plan, Spec};
-use crate::market::{Cloud, Offer, Span, Usd, UsdPerHour, elapsed};
+use crate::market::{CloudKind, Offer, Span, Usd, UsdPerHour, elapsed};
 
 /// The agent saves and uploads before its limit, then powers off within two minutes. The rest is
 /// for clocks and slow listings. With less, a power-off could be cut off. With more, a hung machine
@@ -31,7 +31,7 @@ pub(crate) const LIFE_MIN: Duration = Duration::from_secs(10 * 60);
 const LOCAL_LIFE_MIN: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
-pub struct Terms<'a> {
+pub struct HardEndTerms<'a> {
     pub spec: &'a Spec,
     pub offer: &'a Offer,
     /// The most that an hour may cost, on the spot market.
@@ -42,7 +42,7 @@ pub struct Terms<'a> {
     pub now: Timestamp,
 }
 
-impl<'a> Terms<'a> {
+impl<'a> HardEndTerms<'a> {
     /// The terms of an existing plan, with later extensions.
     pub fn of_plan(
         spec: &'a Spec,
@@ -50,7 +50,14 @@ impl<'a> Terms<'a> {
         budget_left: Option<Usd>,
         more_time: Span,
     ) -> Self {
-        Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time, now: plan.created }
+        HardEndTerms {
+            spec,
+            offer: &plan.offer,
+            bid: plan.bid,
+            budget_left,
+            more_time,
+            now: plan.created,
+        }
     }
 
     /// The most that an hour may cost in total.
@@ -76,7 +83,7 @@ impl<'a> Terms<'a> {
     /// billed, so its drain may follow.
     fn of_budget(&self) -> Option<Timestamp> {
         let left = self.budget_left?;
-        if self.offer.cloud == Cloud::Local {
+        if self.offer.cloud == CloudKind::Local {
             let time = self.offer.hourly().time_for(left)?;
             return Some(later(later(self.now, time), DRAIN_ALLOWANCE));
         }
@@ -87,8 +94,8 @@ impl<'a> Terms<'a> {
     /// the fix.
     pub fn cut_short(&self) -> Option<String> {
         let (left, end) = (self.budget_left?, self.of_budget()?);
-        let without = Terms { budget_left: None, ..*self }.hard_end()?;
-        if self.offer.cloud == Cloud::Local || end >= without {
+        let without = HardEndTerms { budget_left: None, ..*self }.hard_end()?;
+        if self.offer.cloud == CloudKind::Local || end >= without {
             return None;
         }
         let (ends, asked) = (
@@ -116,7 +123,7 @@ impl<'a> Terms<'a> {
         if self.offer.hourly().per_hour() == Usd::ZERO {
             return Some(Usd::ZERO);
         }
-        let grace = if self.offer.cloud == Cloud::Local { Duration::ZERO } else { STOP_GRACE };
+        let grace = if self.offer.cloud == CloudKind::Local { Duration::ZERO } else { STOP_GRACE };
         Some(self.dearest().cost_of(self.life(self.hard_end()?).saturating_add(grace)))
     }
 
@@ -126,7 +133,7 @@ impl<'a> Terms<'a> {
 
     /// The smallest budget that is worth a start.
     pub fn least(&self) -> Usd {
-        self.dearest().cost_of(if self.offer.cloud == Cloud::Local {
+        self.dearest().cost_of(if self.offer.cloud == CloudKind::Local {
             LOCAL_LIFE_MIN
         } else {
             LIFE_MIN + STOP_GRACE
@@ -135,7 +142,7 @@ impl<'a> Terms<'a> {
 
     /// The most that its time limits allow without a budget; `None`: no other limit.
     pub fn whole(&self) -> Option<Usd> {
-        let unbounded = Terms { budget_left: None, ..*self };
+        let unbounded = HardEndTerms { budget_left: None, ..*self };
         unbounded.hard_end()?;
         unbounded.most()
     }
@@ -147,7 +154,7 @@ impl<'a> Terms<'a> {
     pub fn check(&self) -> Result<(), String> {
         let (Some(left), Some(end)) = (self.budget_left, self.of_budget()) else { return Ok(()) };
         let (dearest, least) = (self.dearest(), self.least());
-        if self.offer.cloud == Cloud::Local {
+        if self.offer.cloud == CloudKind::Local {
             let held = left >= least;
             return if held {
                 Ok(())

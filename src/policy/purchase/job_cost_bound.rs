@@ -20,9 +20,9 @@ use super::ask::Ask;
 use super::bid;
 use super::candidate::Candidate;
 use super::fallback_limit::Bound;
-use super::hard_end::{DRAIN_ALLOWANCE, Terms, dearest};
+use super::hard_end::{DRAIN_ALLOWANCE, HardEndTerms, dearest};
 use crate::job::{LimitsSpec, MarketChoice, Spec};
-use crate::market::{Cloud, Market, Offer, Usd, UsdPerHour};
+use crate::market::{CloudKind, Market, Offer, Usd, UsdPerHour};
 use crate::policy::lifecycle::relaunch;
 
 /// A bound on the cost of a job from its next attempt on.
@@ -129,7 +129,7 @@ impl<'a> Later<'a> {
             .filter(|offer| ask.fits_later(bound, offer))
             .map(|offer| (offer, None));
         let bid = |(offer, bid): (&'a Offer, Option<UsdPerHour>)| {
-            if offer.market == Market::OnDemand || offer.cloud == Cloud::Local {
+            if offer.market == Market::OnDemand || offer.cloud == CloudKind::Local {
                 return Some((offer, None));
             }
             Some((offer, bid.max(Some(bid::most_ever(ask.spec.machine.max_price, offer)?))))
@@ -140,7 +140,7 @@ impl<'a> Later<'a> {
     /// The most of one of them under these limits; `None`: unlimited.
     fn most(&self, limits: LimitsSpec) -> Option<Usd> {
         let (ask, spec) = (self.ask, Spec { limits, ..self.ask.spec.clone() });
-        let terms = |offer, bid| Terms {
+        let terms = |offer, bid| HardEndTerms {
             spec: &spec,
             offer,
             bid,
@@ -157,7 +157,7 @@ fn after_the_budget(fitting: &[&Candidate<'_>]) -> Usd {
     let hour = fitting
         .iter()
         .map(|candidate| candidate.offer)
-        .filter(|offer| offer.cloud == Cloud::Local)
+        .filter(|offer| offer.cloud == CloudKind::Local)
         .map(Offer::hourly);
     hour.max().unwrap_or(UsdPerHour::ZERO).cost_of(DRAIN_ALLOWANCE)
 }

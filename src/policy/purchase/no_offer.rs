@@ -10,10 +10,10 @@
 use super::ask::Ask;
 use super::candidate::Candidate;
 use super::fallback_limit::TooDear;
-use super::hard_end::Terms;
+use super::hard_end::HardEndTerms;
 use super::offer_reasons::{and_dearer, grouped, shortened};
 use crate::job::LimitsSpec;
-use crate::market::{Cloud, Market, Offer, Quota, Region, Usd};
+use crate::market::{CloudKind, Market, Offer, Quota, Region, Usd};
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("no offer fits: {}{}", shortened(because), and_dearer(because, too_dear.as_deref()))]
@@ -67,7 +67,7 @@ pub(crate) fn no_offer(ask: &Ask<'_>, candidates: &[Candidate<'_>]) -> NoOffer {
     let rejected: Vec<&Candidate<'_>> =
         candidates.iter().filter(|candidate| candidate.rejection().is_some()).collect();
     let bought: Vec<&Candidate<'_>> =
-        rejected.iter().copied().filter(|no| no.offer.cloud != Cloud::Local).collect();
+        rejected.iter().copied().filter(|no| no.offer.cloud != CloudKind::Local).collect();
     let above: Vec<&Candidate<'_>> =
         bought.iter().copied().filter(|no| no.is_above_bid()).collect();
     let lowest = above.iter().min_by_key(|no| no.offer.price).copied();
@@ -141,7 +141,7 @@ fn only_the_budget(ask: &Ask<'_>, no: &Candidate<'_>) -> bool {
 
 /// With its price as the bid.
 fn only_the_bid(ask: &Ask<'_>, no: &Candidate<'_>) -> bool {
-    let bought = Terms { bid: Some(no.offer.price), ..no.terms };
+    let bought = HardEndTerms { bid: Some(no.offer.price), ..no.terms };
     no.offer.gpus >= ask.spec.machine.gpus.count
         && ask.has_quota(no.offer)
         && bought.check().is_ok()
@@ -179,7 +179,7 @@ mod tests {
 
     fn offer(kind: &str, vcpus: u32, market: Market, dollars: &str) -> Offer {
         Offer {
-            cloud: Cloud::Aws,
+            cloud: CloudKind::Aws,
             region: Region::new("r"),
             zone: Zone::new("ra"),
             instance_type: kind.into(),
@@ -216,7 +216,7 @@ mod tests {
             ..LimitsSpec::default()
         };
         let machine = MachineSpec {
-            cloud: Cloud::Aws,
+            cloud: CloudKind::Aws,
             market: MarketChoice::Auto,
             max_price: max_price.parse().unwrap(),
             ..MachineSpec::default()

@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use super::ask::Ask;
 use super::candidate::Candidate;
 use super::fallback_limit::TooDear;
-use super::ranking::{Rates, figure};
+use super::ranking::{RankingRates, figure};
 use crate::job::MarketChoice;
-use crate::market::{Cloud, Market, Offer, Usd};
+use crate::market::{CloudKind, Market, Offer, Usd};
 
 const REASONS_MAX: usize = 4;
 
@@ -51,7 +51,7 @@ pub(crate) fn grouped(candidates: &[&Candidate<'_>]) -> Vec<String> {
         .collect()
 }
 
-pub(crate) fn dearer(other: &Offer, best: &Offer, rates: &Rates<'_>) -> String {
+pub(crate) fn dearer(other: &Offer, best: &Offer, rates: &RankingRates<'_>) -> String {
     let speed = rates.speed(other) / rates.speed(best);
     if speed != 1.0 && other.market == best.market {
         let start =
@@ -79,7 +79,7 @@ pub(crate) fn dearer(other: &Offer, best: &Offer, rates: &Rates<'_>) -> String {
 /// Why the best offer is the best, and remarks about it.
 pub(crate) fn reasons(
     ask: &Ask<'_>,
-    rates: &Rates<'_>,
+    rates: &RankingRates<'_>,
     best: &Candidate<'_>,
     others: &[&Candidate<'_>],
 ) -> Vec<String> {
@@ -91,7 +91,7 @@ pub(crate) fn reasons(
     };
     let wanted = &spec.machine.gpus;
     // For a workstation nothing is promised: its driver is asked when the job starts.
-    let shows_too_few = best.cloud == Cloud::Local && best.gpus < wanted.count;
+    let shows_too_few = best.cloud == CloudKind::Local && best.gpus < wanted.count;
     let peers = others.iter().filter(|other| other.offer.market == best.market).count();
     let is_cheapest = others.iter().all(|other| other.offer.hourly() >= best.hourly());
     let mut reasons = vec![match others.len() {
@@ -114,7 +114,7 @@ pub(crate) fn reasons(
         ),
         others => format!("the cheapest of {} that fit, at {}{with}", others + 1, best.price),
     }];
-    if best.cloud == Cloud::Local && spec.machine.market != MarketChoice::OnDemand {
+    if best.cloud == CloudKind::Local && spec.machine.market != MarketChoice::OnDemand {
         let market = if best.market == Market::Spot {
             "it can be interrupted like a spot machine"
         } else {
@@ -133,7 +133,7 @@ pub(crate) fn reasons(
         };
         reasons
             .push(format!("this workstation shows {shows}, and the job needs {wanted}: where the driver says so too, the job ends when it starts; `--cloud aws` buys such a machine"));
-    } else if best.cloud == Cloud::Local && wanted.count > 0 {
+    } else if best.cloud == CloudKind::Local && wanted.count > 0 {
         reasons.push(format!("this workstation shows {} GPUs; whether they are the job's {wanted} is seen when it starts", best.gpus));
     }
     reasons

@@ -10,9 +10,9 @@ use super::job_cost_bound::{self, JobMost};
 pub use super::no_offer::{NoOffer, OverBudget};
 use super::no_offer::{no_offer, unlimited};
 use super::offer_reasons::{dearer, reasons};
-use super::ranking::{Ranked, Rates};
+use super::ranking::{Ranked, RankingRates};
 use crate::job::{MarketChoice, RejectedOffer};
-use crate::market::{Cloud, Offer, Usd, UsdPerHour};
+use crate::market::{CloudKind, Offer, Usd, UsdPerHour};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placement {
@@ -40,7 +40,7 @@ pub struct Placement {
 /// When none fits; each has its reason.
 pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
     // First, because offers and prices do not matter here.
-    if ask.supply.offers.iter().any(|offer| offer.cloud != Cloud::Local)
+    if ask.supply.offers.iter().any(|offer| offer.cloud != CloudKind::Local)
         && !ask.spec.limits.bound_a_machine()
         && ask.budget_left.is_none()
     {
@@ -59,7 +59,7 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
 /// Those that fit, the best first.
 fn ranked<'a>(
     ask: &Ask<'_>,
-    rates: &Rates<'_>,
+    rates: &RankingRates<'_>,
     candidates: &'a [Candidate<'a>],
 ) -> Vec<&'a Candidate<'a>> {
     let mut fitting: Vec<&Candidate<'_>> =
@@ -128,7 +128,7 @@ mod tests {
         Spec { limits, ..Spec::bare() }
     }
 
-    fn offer(cloud: Cloud, zone: &str, dollars: &str, gpus: u32) -> Offer {
+    fn offer(cloud: CloudKind, zone: &str, dollars: &str, gpus: u32) -> Offer {
         Offer {
             cloud,
             region: Region::new("r"),
@@ -178,9 +178,9 @@ mod tests {
         let mut wanted = spec(an_hour());
         wanted.machine.gpus = "A10G:1".parse::<GpuRequirement>().unwrap();
         let offers = [
-            offer(Cloud::Aws, "a", "2", 1),
-            offer(Cloud::Aws, "b", "1", 1),
-            offer(Cloud::Aws, "c", "0.1", 0),
+            offer(CloudKind::Aws, "a", "2", 1),
+            offer(CloudKind::Aws, "b", "1", 1),
+            offer(CloudKind::Aws, "c", "0.1", 0),
         ];
         let placed = place(&wanted, &offers, None, Span::ZERO, NOW).unwrap();
         assert_eq!(placed.offer, offers[1]);
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn no_machine_is_bought_for_a_job_that_nothing_ends() {
-        let offers = [offer(Cloud::Aws, "a", "2", 0), spot("0.4", "1")];
+        let offers = [offer(CloudKind::Aws, "a", "2", 0), spot("0.4", "1")];
         let refused = |offers: &[Offer]| {
             place(&spec(LimitsSpec::default()), offers, None, Span::ZERO, NOW)
                 .unwrap_err()
@@ -206,7 +206,8 @@ mod tests {
             );
         }
         // A budget never ends a free machine.
-        let (free, priced) = (offer(Cloud::Aws, "a", "0", 0), offer(Cloud::Aws, "b", "2", 0));
+        let (free, priced) =
+            (offer(CloudKind::Aws, "a", "0", 0), offer(CloudKind::Aws, "b", "2", 0));
         let placed = place(
             &spec(LimitsSpec::default()),
             &[free.clone(), priced.clone()],
@@ -223,7 +224,7 @@ mod tests {
         );
         let local = place(
             &spec(LimitsSpec::default()),
-            &[offer(Cloud::Local, "a", "2", 0)],
+            &[offer(CloudKind::Local, "a", "2", 0)],
             None,
             Span::ZERO,
             NOW,
@@ -236,14 +237,15 @@ mod tests {
     fn reasons_are_grouped_by_type_and_cut() {
         let mut wanted = spec(an_hour());
         wanted.machine.gpus = "A10G:2".parse::<GpuRequirement>().unwrap();
-        let mut offers = vec![offer(Cloud::Aws, "b", "2", 1), offer(Cloud::Aws, "a", "1", 1)];
+        let mut offers =
+            vec![offer(CloudKind::Aws, "b", "2", 1), offer(CloudKind::Aws, "a", "1", 1)];
         let said = |offers: &[Offer]| {
             place(&wanted, offers, None, Span::ZERO, NOW).unwrap_err().to_string()
         };
         assert_eq!(said(&offers), "no offer fits: t in a, b has 1 GPUs, and the job needs A10G:2");
         offers.extend((2..9).map(|n| Offer {
             instance_type: format!("t{n}"),
-            ..offer(Cloud::Aws, "a", &format!("{n}.5"), 0)
+            ..offer(CloudKind::Aws, "a", &format!("{n}.5"), 0)
         }));
         let text = said(&offers);
         assert!(
@@ -257,7 +259,7 @@ mod tests {
         let mut wanted = spec(LimitsSpec::default());
         wanted.machine.gpus = "H100:8".parse::<GpuRequirement>().unwrap();
         let placed =
-            place(&wanted, &[offer(Cloud::Local, "a", "0", 0)], None, Span::ZERO, NOW).unwrap();
+            place(&wanted, &[offer(CloudKind::Local, "a", "0", 0)], None, Span::ZERO, NOW).unwrap();
         assert_eq!(
             placed.reasons[0], "the one machine that there is, at $0.00/h",
             "it is not said to fit"
@@ -269,7 +271,7 @@ mod tests {
             placed.reasons
         );
         let placed =
-            place(&wanted, &[offer(Cloud::Local, "a", "0", 8)], None, Span::ZERO, NOW).unwrap();
+            place(&wanted, &[offer(CloudKind::Local, "a", "0", 8)], None, Span::ZERO, NOW).unwrap();
         assert_eq!(
             placed.reasons[1],
             "this workstation shows 8 GPUs; whether they are the job's H100:8 is seen when it starts"
@@ -285,12 +287,12 @@ mod tests {
             deadline: None,
             ..LimitsSpec::default()
         };
-        let offers = [offer(Cloud::Aws, "a", "4", 0)];
+        let offers = [offer(CloudKind::Aws, "a", "4", 0)];
         // The budget lasts a quarter of an hour, including the power-off.
         let placed = place(&spec(limits.clone()), &offers, limits.budget, Span::ZERO, NOW).unwrap();
         assert_eq!(placed.kill_at, Some(NOW + Duration::from_secs(900 - 120)));
         assert_eq!(placed.most_usd, Some("1".parse().unwrap()));
-        let free = [offer(Cloud::Local, "a", "0", 0)];
+        let free = [offer(CloudKind::Local, "a", "0", 0)];
         let placed = place(&spec(limits), &free, Some("$1".parse().unwrap()), hour, NOW).unwrap();
         assert_eq!(placed.most_usd, Some(Usd::ZERO));
         assert_eq!(
@@ -302,7 +304,7 @@ mod tests {
 
     fn spot(price: &str, on_demand: &str) -> Offer {
         let full = Some(UsdPerHour::new(on_demand.parse().unwrap()));
-        Offer { market: Market::Spot, on_demand: full, ..offer(Cloud::Aws, "s", price, 0) }
+        Offer { market: Market::Spot, on_demand: full, ..offer(CloudKind::Aws, "s", price, 0) }
     }
 
     #[test]
@@ -322,7 +324,7 @@ mod tests {
         let wanted = spec(LimitsSpec::default());
         let error = place(
             &wanted,
-            &[offer(Cloud::Aws, "a", "4", 0)],
+            &[offer(CloudKind::Aws, "a", "4", 0)],
             Some("0.5".parse().unwrap()),
             Span::ZERO,
             NOW,
@@ -332,13 +334,13 @@ mod tests {
             error.to_string(),
             "no offer fits: t in a costs up to $4.00/h with its disk and address: the $0.50 left of the budget buy 5m 30s, and less than $0.80 is not worth a start"
         );
-        let few = [offer(Cloud::Aws, "a", "4", 0), offer(Cloud::Aws, "b", "1", 0)];
+        let few = [offer(CloudKind::Aws, "a", "4", 0), offer(CloudKind::Aws, "b", "1", 0)];
         assert_eq!(
             place(&wanted, &few, Some("0.5".parse().unwrap()), Span::ZERO, NOW).unwrap().offer,
             few[1]
         );
         // A workstation is free, but a budget that is spent before the first check limits nothing.
-        let dear = [offer(Cloud::Local, "a", "100000", 0)];
+        let dear = [offer(CloudKind::Local, "a", "100000", 0)];
         let error = place(&wanted, &dear, Some("1".parse().unwrap()), Span::ZERO, NOW).unwrap_err();
         assert!(
             error.to_string().contains("the $1.00 left of the budget are spent within a second"),
@@ -348,7 +350,7 @@ mod tests {
         assert!(
             place(
                 &wanted,
-                &[offer(Cloud::Local, "a", "4", 0)],
+                &[offer(CloudKind::Local, "a", "4", 0)],
                 Some("0.01".parse().unwrap()),
                 Span::ZERO,
                 NOW
@@ -360,7 +362,7 @@ mod tests {
     #[test]
     fn what_fits_too_is_tried_in_order_and_on_demand_comes_when_it_is_the_cheaper() {
         let wanted = spec(an_hour());
-        let offers = [offer(Cloud::Aws, "a", "1", 0), spot("0.4", "1"), spot("0.3", "1")];
+        let offers = [offer(CloudKind::Aws, "a", "1", 0), spot("0.4", "1"), spot("0.3", "1")];
         let placed = place(&wanted, &offers, None, Span::ZERO, NOW).unwrap();
         assert_eq!(placed.offer, offers[2]);
         assert_eq!(placed.fallbacks, [offers[1].clone(), offers[0].clone()]);

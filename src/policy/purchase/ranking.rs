@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::ask::Ask;
-use crate::market::{Cloud, Market, Offer, Span, Speeds, Usd};
+use crate::market::{CloudKind, Market, Offer, Span, Speeds, Usd};
 use crate::policy::market::auto_market::reckoned_start_hours;
 use crate::policy::market::pool_history::start_of;
 use crate::policy::market::remaining_work;
@@ -32,7 +32,7 @@ pub struct Ranked {
     pub usd_to_finish: Option<Usd>,
 }
 
-pub(crate) struct Rates<'a> {
+pub(crate) struct RankingRates<'a> {
     ask: &'a Ask<'a>,
     speeds: Speeds,
     /// On a machine of speed 1.
@@ -44,12 +44,12 @@ pub(crate) struct Rates<'a> {
 /// The most GPU kinds in a sentence.
 const KINDS_MAX: usize = 5;
 
-impl<'a> Rates<'a> {
+impl<'a> RankingRates<'a> {
     pub(crate) fn of(ask: &'a Ask<'a>) -> Self {
         let speeds = remaining_work::speeds(ask.spec, ask.history);
         let left = remaining_work::left(ask.spec, &speeds, ask.history, None);
         let start = ask.history.iter().filter_map(start_of).max();
-        Rates {
+        RankingRates {
             ask,
             speeds,
             hours_left: left.map(|left| left.as_secs_f64() / 3600.0),
@@ -84,7 +84,7 @@ impl<'a> Rates<'a> {
     /// Expected cost of the rest of the job there in dollars, from the next start on.
     fn rest(&self, offer: &Offer) -> Option<f64> {
         let work = self.hours_left? / self.speed(offer);
-        let start = if offer.cloud == Cloud::Local { 0.0 } else { self.start_hours };
+        let start = if offer.cloud == CloudKind::Local { 0.0 } else { self.start_hours };
         let hours = work + (work * self.overhead(offer)).max(start);
         Some(offer.hourly().per_hour().dollars() * hours)
     }
@@ -134,7 +134,7 @@ impl<'a> Rates<'a> {
         let (usd, hours) = (self.to_finish(best)?, self.hours_left?);
         let hours = Span::from_secs((hours / self.speed(best) * 60.0).round() as u64 * 60);
         let start = match (best.cloud, best.market) {
-            (Cloud::Local, _) => "",
+            (CloudKind::Local, _) => "",
             (_, Market::OnDemand) => ", a start included",
             (_, Market::Spot) => {
                 ", a start included; each interruption adds one, and what was not saved (`lamp simulate` plays them)"
@@ -146,7 +146,7 @@ impl<'a> Rates<'a> {
 
     /// The assumed speeds of the competing GPU kinds, if there are several.
     pub(crate) fn about_speeds(&self, fitting: &[&Offer]) -> Option<String> {
-        let bought = || fitting.iter().filter(|offer| offer.cloud != Cloud::Local);
+        let bought = || fitting.iter().filter(|offer| offer.cloud != CloudKind::Local);
         if !self.speeds.is_empty()
             && bought().next().is_some()
             && bought().all(|offer| self.speeds.said(offer).is_none())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::job::{AttemptRecord, MarketChoice, Refusal};
-use crate::market::{Cloud, Market, Offer, elapsed, share_a_quota};
+use crate::market::{CloudKind, Market, Offer, elapsed, share_a_quota};
 
 /// How long a refusal counts. Capacity and addresses return in minutes; a price moves within hours.
 /// Quotas, disk limits and roles wait for a person or for another machine's end. A region is
@@ -131,6 +131,6 @@ pub fn lacks_its_role(history: &[AttemptRecord], offer: &Offer) -> bool {
         && answers.next().is_some_and(|last| last.refusal == Some(Refusal::SpotRole))
 }
 
-fn is_spot_of(cloud: Cloud, offer: &Offer) -> bool {
+fn is_spot_of(cloud: CloudKind, offer: &Offer) -> bool {
     offer.cloud == cloud && offer.market == Market::Spot
 }

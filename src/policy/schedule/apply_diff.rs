@@ -67,7 +67,7 @@ pub enum Applies {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct FileChange {
     pub file: String,
     pub kind: Applies,
     pub change: ChangeKind,
@@ -78,7 +78,7 @@ pub struct Change {
     pub unschedules: bool,
 }
 
-impl Change {
+impl FileChange {
     pub fn makes(&self) -> bool {
         matches!(self.change, ChangeKind::Create | ChangeKind::Changed | ChangeKind::Again)
     }
@@ -95,8 +95,8 @@ pub fn changes(
     jobs: &[JobFact],
     scheduled: &BTreeSet<String>,
     wishes: ApplyWishes,
-) -> Vec<Change> {
-    let mut changes: Vec<Change> = files
+) -> Vec<FileChange> {
+    let mut changes: Vec<FileChange> = files
         .iter()
         .map(|file| change_of(file, jobs, scheduled.contains(&file.file), wishes))
         .collect();
@@ -138,7 +138,12 @@ pub fn newest_of<'a>(file: &str, jobs: &'a [JobFact]) -> Option<&'a JobFact> {
         .max_by_key(|job| (job.created, job.job.clone()))
 }
 
-fn change_of(file: &FileFact, jobs: &[JobFact], has_schedule: bool, wishes: ApplyWishes) -> Change {
+fn change_of(
+    file: &FileFact,
+    jobs: &[JobFact],
+    has_schedule: bool,
+    wishes: ApplyWishes,
+) -> FileChange {
     let newest = newest_of(&file.file, jobs);
     let (mut open, older) = (open_of(&file.file, jobs), older_of(file, jobs));
     let change = match (file.is_scheduled, has_schedule, newest) {
@@ -163,7 +168,7 @@ fn change_of(file: &FileFact, jobs: &[JobFact], has_schedule: bool, wishes: Appl
     }
     let (stops, leaves) = if wishes.replace { (open, Vec::new()) } else { (Vec::new(), open) };
     let kind = if file.is_scheduled { Applies::Schedule } else { Applies::Job };
-    Change {
+    FileChange {
         file: file.file.clone(),
         kind,
         change,
@@ -173,11 +178,11 @@ fn change_of(file: &FileFact, jobs: &[JobFact], has_schedule: bool, wishes: Appl
     }
 }
 
-fn gone(file: &str, jobs: &[JobFact], has_schedule: bool, wishes: ApplyWishes) -> Change {
+fn gone(file: &str, jobs: &[JobFact], has_schedule: bool, wishes: ApplyWishes) -> FileChange {
     let open = open_of(file, jobs);
     let (stops, leaves) = if wishes.prune { (open, Vec::new()) } else { (Vec::new(), open) };
     let kind = if has_schedule { Applies::Schedule } else { Applies::Job };
-    Change {
+    FileChange {
         file: file.to_owned(),
         kind,
         change: ChangeKind::Gone,

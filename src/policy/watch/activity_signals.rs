@@ -72,7 +72,7 @@ impl fmt::Display for Whole {
     }
 }
 
-pub(crate) struct Seen {
+pub(crate) struct SignalsSeen {
     /// The signals above their limits, in words: `GPU 97 %, log output`.
     pub(crate) busy: String,
     /// The signals that could not be read, with the reason.
@@ -102,7 +102,7 @@ pub(crate) enum Sight {
     GpuOnly,
 }
 
-pub(crate) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
+pub(crate) fn seen(rates: &Rates, spec: &IdleSpec) -> SignalsSeen {
     let tree_known = !matches!(rates.cpu_percent, Reading::Absent);
     let machine_limit = if tree_known { f64::INFINITY } else { MACHINE_CPU_QUIET_PERCENT };
     let above =
@@ -139,7 +139,7 @@ pub(crate) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
     // booted is busy with itself.
     let processor_busy = above(&rates.cpu_percent, spec.cpu_percent)
         || above(&rates.machine_cpu_percent, machine_limit);
-    Seen {
+    SignalsSeen {
         busy,
         unknown,
         computing: above(&rates.gpu_percent, spec.gpu_percent)

@@ -58,7 +58,7 @@ pub struct HardwareWatch {
     pace: Pace,
     /// Fatal Xids of each GPU by index, at the last look.
     xids: Vec<usize>,
-    fault: Option<Fault>,
+    fault: Option<OpenFault>,
     /// Time since the last progress, and the longest such time without a fault.
     silent_secs: f64,
     silent_secs_max: f64,
@@ -69,7 +69,7 @@ pub struct HardwareWatch {
 }
 
 #[derive(Clone, Debug)]
-struct Fault {
+struct OpenFault {
     text: String,
     since_secs: f64,
     silent_secs: f64,
@@ -83,7 +83,7 @@ impl HardwareWatch {
 
     /// Continues with a fault of an earlier watch: the driver reports an Xid once.
     pub fn remember(&mut self, fault: Option<&HardwareFault>) {
-        self.fault = fault.map(|fault| Fault {
+        self.fault = fault.map(|fault| OpenFault {
             text: fault.text.clone(),
             since_secs: 0.0,
             silent_secs: 0.0,
@@ -166,6 +166,6 @@ impl HardwareWatch {
     }
 
     fn found(&mut self, text: String) {
-        self.fault.get_or_insert(Fault { text, since_secs: 0.0, silent_secs: 0.0 });
+        self.fault.get_or_insert(OpenFault { text, since_secs: 0.0, silent_secs: 0.0 });
     }
 }

@@ -15,9 +15,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::activity_signals::{RATE, Seen, Sight, Whole, rate, seen};
+use super::activity_signals::{RATE, Sight, SignalsSeen, Whole, rate, seen};
 use super::coverage::{Pace, span};
-use super::verdict::{Standing, WatchAction, WatchVerdict};
+use super::verdict::{Activity, WatchAction, WatchVerdict};
 use crate::instance::{Rates, Reading};
 use crate::job::IdleSpec;
 use crate::market::Span;
@@ -174,7 +174,7 @@ impl IdleWatch {
             return self.with_numbers(
                 rates,
                 None,
-                WatchVerdict::new(Standing::Busy, WatchAction::None, "idle is off: not judged"),
+                WatchVerdict::new(Activity::Busy, WatchAction::None, "idle is off: not judged"),
             );
         };
         let began = *self.began_secs.get_or_insert(rates.t_secs);
@@ -182,7 +182,7 @@ impl IdleWatch {
         let seen = seen(rates, &self.spec);
         if rates.interval_secs <= 0.0 {
             let verdict = WatchVerdict::new(
-                Standing::Starting,
+                Activity::Starting,
                 WatchAction::None,
                 "the first sample: nothing to compare it with",
             );
@@ -200,7 +200,7 @@ impl IdleWatch {
             return self.with_numbers(
                 rates,
                 None,
-                WatchVerdict::new(Standing::Unknown, WatchAction::None, text),
+                WatchVerdict::new(Activity::Unknown, WatchAction::None, text),
             );
         } else {
             let counted = self.pace.counted(rates.interval_secs, window);
@@ -211,7 +211,7 @@ impl IdleWatch {
         self.with_numbers(rates, needed, verdict)
     }
 
-    fn worked(&mut self, counted: f64, window: f64, seen: &Seen) {
+    fn worked(&mut self, counted: f64, window: f64, seen: &SignalsSeen) {
         if seen.computing {
             self.sustained_secs += counted;
         }
@@ -227,7 +227,7 @@ impl IdleWatch {
         self.start_again();
     }
 
-    fn was_quiet(&mut self, counted: f64, memory_changed: bool, seen: &Seen) {
+    fn was_quiet(&mut self, counted: f64, memory_changed: bool, seen: &SignalsSeen) {
         self.pause_secs += counted;
         if memory_changed {
             self.start_again();
@@ -269,12 +269,12 @@ impl IdleWatch {
     fn judge(
         &self,
         rates: &Rates,
-        seen: &Seen,
+        seen: &SignalsSeen,
         needed: Option<f64>,
         memory_changed: bool,
         window: f64,
     ) -> WatchVerdict {
-        let early = if self.begun { Standing::Busy } else { Standing::Starting };
+        let early = if self.begun { Activity::Busy } else { Activity::Starting };
         let say = |standing, text: String| WatchVerdict::new(standing, WatchAction::None, text);
         if !seen.busy.is_empty() {
             return say(early, ["working: ", &seen.busy].concat());
@@ -313,7 +313,7 @@ impl IdleWatch {
             );
         }
         let text = format!("idle: nothing for {quiet}, {} was enough: {levels}", span(needed));
-        WatchVerdict::new(Standing::Idle, WatchAction::Stop, text)
+        WatchVerdict::new(Activity::Idle, WatchAction::Stop, text)
     }
 
     /// Whether device memory was allocated or freed since the last reading.

@@ -17,7 +17,7 @@ use crate::job::{EndedBecause, LimitsSpec, Reason};
 use crate::market::{Span, Usd, UsdPerHour};
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Account {
+pub struct LimitFacts {
     /// When billing of this attempt began.
     pub began: Timestamp,
     pub price: UsdPerHour,
@@ -80,8 +80,8 @@ const WARN_SHARES: [(f64, LimitLevel); 2] =
 pub const NEARS: &str = "saving begins in";
 
 /// All limits of an attempt, the earliest drain first.
-pub fn limit_points(account: &Account) -> Vec<LimitPoint> {
-    let Account { began, limits, extended, .. } = account;
+pub fn limit_points(account: &LimitFacts) -> Vec<LimitPoint> {
+    let LimitFacts { began, limits, extended, .. } = account;
     let runtime = limits
         .max_runtime
         .map(|most| after(after(*began, most.duration()), extended.time.duration()));
@@ -110,7 +110,7 @@ pub fn limit_points(account: &Account) -> Vec<LimitPoint> {
 }
 
 /// How near the next limit is, without words; `None`: no limit.
-pub fn limit_level(account: &Account, now: Timestamp) -> Option<LimitLevel> {
+pub fn limit_level(account: &LimitFacts, now: Timestamp) -> Option<LimitLevel> {
     let next = limit_points(account).into_iter().next()?;
     Some(level(&next, used(account, &next, now).1, now))
 }
@@ -123,13 +123,13 @@ fn level(next: &LimitPoint, share: f64, now: Timestamp) -> LimitLevel {
 }
 
 /// Seconds since the attempt began, and their share of the time until the drain.
-fn used(account: &Account, next: &LimitPoint, now: Timestamp) -> (f64, f64) {
+fn used(account: &LimitFacts, next: &LimitPoint, now: Timestamp) -> (f64, f64) {
     let used = now.duration_since(account.began).as_secs_f64().max(0.0);
     let whole = next.drain_at.duration_since(account.began).as_secs_f64();
     (used, if whole > 0.0 { used / whole } else { 1.0 })
 }
 
-pub fn judge_limits(account: &Account, now: Timestamp) -> LimitVerdict {
+pub fn judge_limits(account: &LimitFacts, now: Timestamp) -> LimitVerdict {
     let Some(next) = limit_points(account).into_iter().next() else {
         return LimitVerdict { level: LimitLevel::Far, next: None, reason: None };
     };

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::coverage::{Pace, Recent, span};
-use super::verdict::{Standing, WatchAction, WatchVerdict};
+use super::verdict::{Activity, WatchAction, WatchVerdict};
 use crate::instance::{Rates, Reading};
 use crate::job::StallSpec;
 use crate::market::Span;
@@ -243,7 +243,7 @@ impl StallWatch {
     pub fn step(&mut self, rates: &Rates, restarts: u32) -> WatchVerdict {
         let Some(window) = self.spec.window.map(Span::secs_f64) else {
             return WatchVerdict::new(
-                Standing::Busy,
+                Activity::Busy,
                 WatchAction::None,
                 "stall is off: not judged",
             );
@@ -252,7 +252,7 @@ impl StallWatch {
             self.restarts = restarts;
             self.started_again();
         }
-        let marks = Marks::of(rates, &mut self.step);
+        let marks = StallMarks::of(rates, &mut self.step);
         if marks.any() {
             let counted = self.pace.counted(rates.interval_secs, window);
             self.progressed(counted, &marks, rates, window);
@@ -262,11 +262,11 @@ impl StallWatch {
             return self.with_numbers(
                 rates,
                 window,
-                WatchVerdict::new(Standing::Unknown, WatchAction::None, text),
+                WatchVerdict::new(Activity::Unknown, WatchAction::None, text),
             );
         } else if marks.absent {
             let text = "not judged: neither steps nor log nor checkpoints are watched";
-            return WatchVerdict::new(Standing::Busy, WatchAction::None, text);
+            return WatchVerdict::new(Activity::Busy, WatchAction::None, text);
         } else {
             let counted = self.pace.counted(rates.interval_secs, window);
             self.silent_secs += counted;
@@ -279,7 +279,7 @@ impl StallWatch {
         self.with_numbers(rates, needed, verdict)
     }
 
-    fn progressed(&mut self, counted: f64, marks: &Marks, rates: &Rates, window: f64) {
+    fn progressed(&mut self, counted: f64, marks: &StallMarks, rates: &Rates, window: f64) {
         self.silent_secs_max = self.silent_secs_max.max(self.silent_secs);
         (self.silent_secs, self.usual_secs) = (0.0, 0.0);
         self.step_secs += counted;
@@ -357,7 +357,7 @@ impl StallWatch {
     fn judge(&self, rates: &Rates, needed: f64) -> WatchVerdict {
         let silent = span(self.silent_secs);
         if self.silent_secs < needed {
-            let standing = if self.marked { Standing::Busy } else { Standing::Starting };
+            let standing = if self.marked { Activity::Busy } else { Activity::Starting };
             return WatchVerdict::new(
                 standing,
                 WatchAction::None,
@@ -384,8 +384,8 @@ impl StallWatch {
                 "no step, log line or checkpoint in {silent}, and {why}: you are told once, nothing is ended"
             );
             return match told {
-                false => WatchVerdict::new(Standing::Stalled, WatchAction::Notify, text),
-                true => WatchVerdict::new(Standing::Busy, WatchAction::None, text),
+                false => WatchVerdict::new(Activity::Stalled, WatchAction::Notify, text),
+                true => WatchVerdict::new(Activity::Busy, WatchAction::None, text),
             };
         }
         let (action, next) = match self.silent_secs - needed {
@@ -399,7 +399,7 @@ impl StallWatch {
             span(needed),
             self.power_hint(rates)
         );
-        WatchVerdict::new(Standing::Stalled, action, text)
+        WatchVerdict::new(Activity::Stalled, action, text)
     }
 
     /// Busy but with low power, like a hung collective.
@@ -437,7 +437,7 @@ impl StallWatch {
     }
 }
 
-struct Marks {
+struct StallMarks {
     steps: f64,
     /// Reported by the job itself.
     told: f64,
@@ -446,8 +446,8 @@ struct Marks {
     absent: bool,
 }
 
-impl Marks {
-    fn of(rates: &Rates, last_step: &mut Option<f64>) -> Marks {
+impl StallMarks {
+    fn of(rates: &Rates, last_step: &mut Option<f64>) -> StallMarks {
         let readings = [&rates.progress_marks, &rates.log_bytes, &rates.checkpoint_marks];
         let known = |reading: &Reading<f64>| reading.known().copied().unwrap_or(0.0).max(0.0);
         // A recording may have only the step: its change is a mark.
@@ -455,7 +455,7 @@ impl Marks {
         if rates.step.is_some_and(f64::is_finite) {
             *last_step = rates.step;
         }
-        Marks {
+        StallMarks {
             told: known(&rates.progress_marks),
             steps: known(&rates.progress_marks).max(if stepped { 1.0 } else { 0.0 }),
             other: known(&rates.log_bytes) + known(&rates.checkpoint_marks),

@@ -14,9 +14,10 @@
 //! - The lower rungs of a stall only notify, so they do not keep an idle machine.
 
 use super::supervise_facts::{
-    Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact,
+    Afterwards, Decision, End, Reached, SuperviseFacts, SuperviseStep, Warning, WorkloadFact,
+    WorkloadStage,
 };
-use super::verdict::{Standing, WatchAction, WatchVerdict};
+use super::verdict::{Activity, WatchAction, WatchVerdict};
 use crate::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason};
 use crate::market::{Span, elapsed};
 use crate::policy::lifecycle::checkpoint_rollback::StartUp;
@@ -38,7 +39,7 @@ pub const SERVICE: &str = "service";
 /// `policy::watch::idle`.
 const AT_WORK: Span = Span::from_secs(15 * 60);
 
-pub fn supervise(facts: &Facts<'_>) -> Decision {
+pub fn supervise(facts: &SuperviseFacts<'_>) -> Decision {
     finished(facts)
         .or_else(|| interrupted(facts))
         .or_else(|| wished(facts))
@@ -54,9 +55,11 @@ pub fn supervise(facts: &Facts<'_>) -> Decision {
         .unwrap_or_else(|| watching(facts))
 }
 
-fn finished(facts: &Facts<'_>) -> Option<Decision> {
+fn finished(facts: &SuperviseFacts<'_>) -> Option<Decision> {
     match facts.workload {
-        WorkloadFact::Ended { exit, stage: Stage::Main } if exit.success() && !facts.told => {
+        WorkloadFact::Ended { exit, stage: WorkloadStage::Main }
+            if exit.success() && !facts.told =>
+        {
             let left = match facts.left_behind {
                 0 => String::new(),
                 1 => "; a process that it left in the background is ended with it".to_owned(),
@@ -94,7 +97,7 @@ fn finished(facts: &Facts<'_>) -> Option<Decision> {
     }
 }
 
-fn interrupted(facts: &Facts<'_>) -> Option<Decision> {
+fn interrupted(facts: &SuperviseFacts<'_>) -> Option<Decision> {
     match facts.warning {
         Warning::None => None,
         Warning::Save if facts.workload == WorkloadFact::Running => {
@@ -105,7 +108,7 @@ fn interrupted(facts: &Facts<'_>) -> Option<Decision> {
                 "the cloud gave notice: saving a checkpoint now",
             );
             Some(Decision {
-                step: Step::Save { asked_by: "notice" },
+                step: SuperviseStep::Save { asked_by: "notice" },
                 standing: standing(facts.stall, facts.idle),
                 reason,
             })
@@ -123,7 +126,7 @@ fn interrupted(facts: &Facts<'_>) -> Option<Decision> {
                 then: Afterwards::LeaveToCloud { at },
             };
             Some(Decision {
-                step: Step::End(end),
+                step: SuperviseStep::End(end),
                 standing: standing(facts.stall, facts.idle),
                 reason,
             })
@@ -131,7 +134,7 @@ fn interrupted(facts: &Facts<'_>) -> Option<Decision> {
     }
 }
 
-fn wished(facts: &Facts<'_>) -> Option<Decision> {
+fn wished(facts: &SuperviseFacts<'_>) -> Option<Decision> {
     let wish = facts.wish.as_ref()?;
     let (because, word) = if wish.cancel {
         (EndedBecause::UserCancelled, "cancel")
@@ -143,10 +146,10 @@ fn wished(facts: &Facts<'_>) -> Option<Decision> {
     Some(end(facts, because, !wish.cancel, reason, Reaction::Terminate))
 }
 
-fn limited(facts: &Facts<'_>) -> Option<Decision> {
+fn limited(facts: &SuperviseFacts<'_>) -> Option<Decision> {
     let Reached { because, reason, by } = facts.limit.clone()?;
     let mut decision = end(facts, because, true, reason, Reaction::Terminate);
-    if let Step::End(end) = &mut decision.step {
+    if let SuperviseStep::End(end) = &mut decision.step {
         end.by = Some(end.by.map_or(by, |notice| notice.min(by)));
     }
     Some(decision)
@@ -154,13 +157,13 @@ fn limited(facts: &Facts<'_>) -> Option<Decision> {
 
 /// A GPU is lost, and the work failed or hangs because of it. Running out of memory has its own
 /// verdict.
-fn broken(facts: &Facts<'_>) -> Option<Decision> {
+fn broken(facts: &SuperviseFacts<'_>) -> Option<Decision> {
     let fault = facts.hardware?;
     let what = match facts.workload {
         WorkloadFact::Ended { exit, .. } if !exit.success() && !exit.oom => {
             format!("the workload {}", in_words(exit))
         }
-        WorkloadFact::Running if facts.stage == Stage::Main && fault.hangs() => {
+        WorkloadFact::Running if facts.stage == WorkloadStage::Main && fault.hangs() => {
             format!("the workload made no progress for {}", fault.silent)
         }
         _ => return None,
@@ -175,7 +178,7 @@ fn broken(facts: &Facts<'_>) -> Option<Decision> {
 }
 
 /// A cheaper market must not cost work: it saves first.
-fn moved(facts: &Facts<'_>) -> Option<Decision> {
+fn moved(facts: &SuperviseFacts<'_>) -> Option<Decision> {
     let wish = facts.moves.filter(|_| facts.done_for.is_none())?;
     let because = EndedBecause::Moved;
     let reason = Reason::new(
@@ -189,21 +192,21 @@ fn moved(facts: &Facts<'_>) -> Option<Decision> {
 
 /// Neither success nor failure: a save at SIGTERM also exits with 0. It continues from its newest
 /// checkpoint.
-fn told(facts: &Facts<'_>) -> Option<Decision> {
+fn told(facts: &SuperviseFacts<'_>) -> Option<Decision> {
     let WorkloadFact::Ended { exit, .. } = facts.workload else { return None };
     let text =
         format!("the service manager stopped the unit of the work ({exit}): starting it again");
     let reason = Reason::new(facts.now, SERVICE, "restarted", text);
     facts.told.then_some(Decision {
-        step: Step::Restart { after: Span::ZERO },
+        step: SuperviseStep::Restart { after: Span::ZERO },
         standing: standing(facts.stall, facts.idle),
         reason,
     })
 }
 
-fn ended(facts: &Facts<'_>) -> Option<Decision> {
+fn ended(facts: &SuperviseFacts<'_>) -> Option<Decision> {
     let WorkloadFact::Ended { exit, stage } = facts.workload else { return None };
-    if stage == Stage::Setup {
+    if stage == WorkloadStage::Setup {
         if exit.success() {
             return None;
         }
@@ -226,7 +229,7 @@ fn ended(facts: &Facts<'_>) -> Option<Decision> {
             .with("lived_secs", lived.secs_f64())
             .with("went_back", f64::from(start.times));
         return Some(Decision {
-            step: Step::GoBack { before: start.before() },
+            step: SuperviseStep::GoBack { before: start.before() },
             standing: standing(facts.stall, facts.idle),
             reason,
         });
@@ -242,7 +245,7 @@ fn ended(facts: &Facts<'_>) -> Option<Decision> {
         );
         let reason = Reason::new(facts.now, "workload", "retry", text).with("retries_used", used);
         return Some(Decision {
-            step: Step::Restart { after: facts.retries.delay },
+            step: SuperviseStep::Restart { after: facts.retries.delay },
             standing: standing(facts.stall, facts.idle),
             reason,
         });
@@ -282,7 +285,7 @@ fn in_words(exit: ExitStatus) -> String {
     if exit.is_in_order() { format!("ended with {exit}") } else { format!("was {exit}") }
 }
 
-fn done(facts: &Facts<'_>) -> Option<Decision> {
+fn done(facts: &SuperviseFacts<'_>) -> Option<Decision> {
     let since = facts.done_for?;
     if since < DONE_GRACE || facts.workload != WorkloadFact::Running {
         return None;
@@ -295,11 +298,11 @@ fn done(facts: &Facts<'_>) -> Option<Decision> {
 
 /// A setup that waits for a lock, an answer or a server would wait forever. Its own limit or
 /// silence ends it. The idle rule suffices: compiling or downloading uses CPU, disk or network.
-fn hung_setup(facts: &Facts<'_>) -> Option<Decision> {
-    let ran = facts
-        .setup_for
-        .filter(|_| facts.stage == Stage::Setup && facts.workload == WorkloadFact::Running)?;
-    let is_silent = facts.idle.standing == Standing::Idle
+fn hung_setup(facts: &SuperviseFacts<'_>) -> Option<Decision> {
+    let ran = facts.setup_for.filter(|_| {
+        facts.stage == WorkloadStage::Setup && facts.workload == WorkloadFact::Running
+    })?;
+    let is_silent = facts.idle.standing == Activity::Idle
         && facts.idle.action == WatchAction::Stop
         && facts.on.idle != Reaction::Notify;
     let text = if ran >= facts.setup_most {
@@ -319,32 +322,32 @@ fn hung_setup(facts: &Facts<'_>) -> Option<Decision> {
     Some(end(facts, because, false, reason, facts.on.failure))
 }
 
-fn stalled(facts: &Facts<'_>) -> Option<Decision> {
+fn stalled(facts: &SuperviseFacts<'_>) -> Option<Decision> {
     let ends = |verdict: &WatchVerdict| verdict.action >= WatchAction::Restart;
-    if facts.idle.standing == Standing::Idle
+    if facts.idle.standing == Activity::Idle
         && ends(facts.idle)
         && !ends(facts.stall)
         && facts.on.idle != Reaction::Notify
     {
         return None;
     }
-    watched(facts, facts.stall, Standing::Stalled, "stall", EndedBecause::Stalled, facts.on.stall)
+    watched(facts, facts.stall, Activity::Stalled, "stall", EndedBecause::Stalled, facts.on.stall)
 }
 
-fn idle(facts: &Facts<'_>) -> Option<Decision> {
-    watched(facts, facts.idle, Standing::Idle, "idle", EndedBecause::Idle, facts.on.idle)
+fn idle(facts: &SuperviseFacts<'_>) -> Option<Decision> {
+    watched(facts, facts.idle, Activity::Idle, "idle", EndedBecause::Idle, facts.on.idle)
 }
 
 fn watched(
-    facts: &Facts<'_>,
+    facts: &SuperviseFacts<'_>,
     verdict: &WatchVerdict,
-    judged: Standing,
+    judged: Activity,
     policy: &str,
     because: EndedBecause,
     reaction: Reaction,
 ) -> Option<Decision> {
     // A setup script that compiles for half an hour leaves no marks; `hung_setup` ends a hung one.
-    if facts.stage != Stage::Main
+    if facts.stage != WorkloadStage::Main
         || verdict.standing != judged
         || facts.workload != WorkloadFact::Running
     {
@@ -354,31 +357,33 @@ fn watched(
     let go_on = |step| Some(Decision { step, standing: judged, reason: reason.clone() });
     match (verdict.action, reaction) {
         (WatchAction::None, _) => None,
-        (WatchAction::Notify, _) => go_on(Step::Notify),
-        (WatchAction::Stacks, _) => go_on(Step::Stacks),
+        (WatchAction::Notify, _) => go_on(SuperviseStep::Notify),
+        (WatchAction::Stacks, _) => go_on(SuperviseStep::Stacks),
         // With `notify` in the job file, the user wants the work to continue anyway.
-        (WatchAction::Restart | WatchAction::Stop, Reaction::Notify) => go_on(Step::Notify),
-        (WatchAction::Restart, _) => go_on(Step::Restart { after: Span::ZERO }),
+        (WatchAction::Restart | WatchAction::Stop, Reaction::Notify) => {
+            go_on(SuperviseStep::Notify)
+        }
+        (WatchAction::Restart, _) => go_on(SuperviseStep::Restart { after: Span::ZERO }),
         (WatchAction::Stop, _) => Some(end(facts, because, true, reason, reaction)),
     }
 }
 
-fn watching(facts: &Facts<'_>) -> Decision {
-    let (verdict, policy) = if facts.stall.standing == Standing::Stalled {
+fn watching(facts: &SuperviseFacts<'_>) -> Decision {
+    let (verdict, policy) = if facts.stall.standing == Activity::Stalled {
         (facts.stall, "stall")
     } else {
         (facts.idle, "idle")
     };
     Decision {
-        step: Step::Continue,
+        step: SuperviseStep::Continue,
         standing: standing(facts.stall, facts.idle),
         reason: verdict.reason(facts.now, policy),
     }
 }
 
 /// The state of the work; stalled overrides idle.
-pub fn standing(stall: &WatchVerdict, idle: &WatchVerdict) -> Standing {
-    if stall.standing == Standing::Stalled { Standing::Stalled } else { idle.standing }
+pub fn standing(stall: &WatchVerdict, idle: &WatchVerdict) -> Activity {
+    if stall.standing == Activity::Stalled { Activity::Stalled } else { idle.standing }
 }
 
 /// The job file's wish for the machine after such an end.
@@ -403,7 +408,7 @@ fn then(reaction: Reaction) -> Afterwards {
 
 /// An end by a person, a limit or the cloud is immediate. A machine whose work is over waits for a
 /// user who works on it.
-fn waits_for(facts: &Facts<'_>, because: EndedBecause) -> Option<(Span, Span)> {
+fn waits_for(facts: &SuperviseFacts<'_>, because: EndedBecause) -> Option<(Span, Span)> {
     use EndedBecause::{Failed, Idle, OutOfMemory, SetupFailed, Stalled, Succeeded};
     let typed = facts.typed.filter(|typed| *typed < AT_WORK)?;
     let may_stay =
@@ -423,7 +428,7 @@ fn waits_for(facts: &Facts<'_>, because: EndedBecause) -> Option<(Span, Span)> {
 }
 
 fn end(
-    facts: &Facts<'_>,
+    facts: &SuperviseFacts<'_>,
     because: EndedBecause,
     save: bool,
     mut reason: Reason,
@@ -444,7 +449,7 @@ fn end(
         _ => facts.over_by,
     };
     Decision {
-        step: Step::End(End { because, save, by, then }),
+        step: SuperviseStep::End(End { because, save, by, then }),
         standing: standing(facts.stall, facts.idle),
         reason,
     }

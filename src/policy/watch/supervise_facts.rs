@@ -4,20 +4,20 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::hardware::HardwareFault;
-use super::verdict::{Standing, WatchVerdict};
+use super::verdict::{Activity, WatchVerdict};
 use crate::job::{CheckpointNo, EndedBecause, ExitStatus, OnSpec, Reason, RetriesSpec};
 use crate::market::Span;
 use crate::policy::lifecycle::checkpoint_rollback::StartUp;
 use crate::policy::lifecycle::requests::{EndWish, MoveWish};
 
 #[derive(Clone, Debug)]
-pub struct Facts<'a> {
+pub struct SuperviseFacts<'a> {
     pub now: Timestamp,
     pub on: &'a OnSpec,
     pub retries: &'a RetriesSpec,
     pub workload: WorkloadFact,
     /// The running stage, or the last one.
-    pub stage: Stage,
+    pub stage: WorkloadStage,
     /// Restarts after a failure in this attempt.
     pub retries_used: u32,
     /// The newest start, if it began from a checkpoint.
@@ -69,7 +69,7 @@ pub enum WorkloadFact {
     Running,
     Ended {
         exit: ExitStatus,
-        stage: Stage,
+        stage: WorkloadStage,
     },
     /// It ended and is about to be restarted. Its end is already judged.
     Between,
@@ -77,7 +77,7 @@ pub enum WorkloadFact {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum WorkloadStage {
     Setup,
     Main,
 }
@@ -97,7 +97,7 @@ pub enum Warning {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum SuperviseStep {
     Continue,
     /// Ask the workload for a checkpoint and continue.
     Save {
@@ -145,7 +145,7 @@ pub enum Afterwards {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    pub step: Step,
-    pub standing: Standing,
+    pub step: SuperviseStep,
+    pub standing: Activity,
     pub reason: Reason,
 }

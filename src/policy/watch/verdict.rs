@@ -11,7 +11,7 @@ use crate::job::{Numbers, Reason};
 /// `status.json`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Standing {
+pub enum Activity {
     /// Too early to tell.
     Starting,
     Busy,
@@ -37,7 +37,7 @@ pub enum WatchAction {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct WatchVerdict {
-    pub standing: Standing,
+    pub standing: Activity,
     pub action: WatchAction,
     /// The sentence for people.
     pub text: String,
@@ -46,7 +46,7 @@ pub struct WatchVerdict {
 }
 
 impl WatchVerdict {
-    pub fn new(standing: Standing, action: WatchAction, text: impl Into<String>) -> Self {
+    pub fn new(standing: Activity, action: WatchAction, text: impl Into<String>) -> Self {
         WatchVerdict { standing, action, text: text.into(), numbers: Numbers::default() }
     }
 
@@ -76,19 +76,19 @@ impl WatchVerdict {
     }
 }
 
-impl Standing {
+impl Activity {
     pub fn word(self) -> &'static str {
         match self {
-            Standing::Starting => "starting",
-            Standing::Busy => "busy",
-            Standing::Idle => "idle",
-            Standing::Stalled => "stalled",
-            Standing::Unknown => "unknown",
+            Activity::Starting => "starting",
+            Activity::Busy => "busy",
+            Activity::Idle => "idle",
+            Activity::Stalled => "stalled",
+            Activity::Unknown => "unknown",
         }
     }
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for Activity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
     }

@@ -13,7 +13,7 @@ use zstd::bulk::Decompressor;
 use super::observer::{Judge, attempt_of, request, step_held};
 use super::{ends, outcomes, saves};
 use crate::instance::{InstanceState, Tags};
-use crate::job::{CheckpointFile, Manifest, Plan};
+use crate::job::{Manifest, ManifestEntry, Plan};
 use crate::market::{Market, Usd};
 use crate::sim::kernel::virtual_time::at;
 use crate::sim::world::machines::SimMachine;
@@ -329,7 +329,7 @@ fn committed_steps_stay(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result
             };
             let job = key.split('/').nth(1).unwrap_or_default();
             let body =
-                |file: &CheckpointFile| world.objects.body(&format!("jobs/{job}/{}", file.key));
+                |file: &ManifestEntry| world.objects.body(&format!("jobs/{job}/{}", file.key));
             for file in &manifest.files {
                 let Some(there) = body(file) else {
                     return Err(format!("{key} names {}, which is not there", file.key));

@@ -13,7 +13,7 @@ use super::observer_heartbeat::Beat;
 use super::observer_minutes::AGENTS_TROUBLES;
 use super::observer_saves::Noticed;
 use crate::instance::InstanceState;
-use crate::job::{CheckpointFile, Manifest, Plan, Request, ResolvedSpec, Wish};
+use crate::job::{Manifest, ManifestEntry, Plan, Request, ResolvedSpec, Wish};
 use crate::market::Usd;
 use crate::sim::world::active_faults::WorldFault;
 use crate::sim::world::machines::SimMachine;
@@ -398,7 +398,7 @@ const READ_WITHIN: Duration = Duration::from_secs(180);
 /// # Errors If a file of it is half.
 pub(crate) fn step_held(world: &World, key: &str, manifest: &Manifest) -> Result<u64, String> {
     let job = key.split("/checkpoints/").next().unwrap_or_default();
-    let body = |file: &CheckpointFile| {
+    let body = |file: &ManifestEntry| {
         world
             .objects
             .body(&format!("{job}/{}", file.key))

@@ -105,7 +105,7 @@ fn controller(
     let clock: Arc<dyn Clock> = Through::<dyn Clock>::new(process, Arc::new(clock));
     Controller::new(
         store,
-        [(market::Cloud::Aws, cloud)].into(),
+        [(market::CloudKind::Aws, cloud)].into(),
         clock,
         OWNER.into(),
         who.to_owned(),

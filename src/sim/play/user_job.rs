@@ -22,7 +22,7 @@ use crate::job::{
     MarketChoice, OnSpec, Receipt, ResolvedSpec, Spec, WatchSpec,
 };
 use crate::jobdir::layout;
-use crate::market::{Cloud, Market, Span, Usd, UsdPerHour, elapsed};
+use crate::market::{CloudKind, Market, Span, Usd, UsdPerHour, elapsed};
 use crate::policy::market::replay::{Goes, Play, Ran, Unfinished};
 use crate::ports::Store;
 use crate::sim::kernel::rng::Dice;
@@ -178,7 +178,7 @@ fn spec(job: &OwnJob<'_>) -> ResolvedSpec {
     };
     let gpus = "A10G:1".parse().expect("a requirement of ours");
     let machine = MachineSpec {
-        cloud: Cloud::Aws,
+        cloud: CloudKind::Aws,
         gpus,
         market,
         max_price: said.machine.max_price,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::cloud_port::REGION;
 use super::world::World;
-use crate::market::{Arch, Cloud, Market, Offer, Region, UsdPerHour, Zone};
+use crate::market::{Arch, CloudKind, Market, Offer, Region, UsdPerHour, Zone};
 
 /// Machines of others: one of another owner with our job's tags, one without an owner, one whose
 /// tags look like ours.
 pub fn add(world: &Arc<World>) {
     let offer = Offer {
-        cloud: Cloud::Aws,
+        cloud: CloudKind::Aws,
         region: Region::new(REGION),
         zone: Zone::new("us-east-1a"),
         instance_type: "g5.xlarge".into(),

@@ -18,7 +18,8 @@ use super::cloud_port::REGION;
 use super::host::Host;
 use super::world::World;
 use crate::market::{
-    Arch, Cloud, Market, Offer, PriceHistory, PricePoint, Region, Usd, UsdPerHour, Zone, elapsed,
+    Arch, CloudKind, Market, Offer, PriceHistory, PricePoint, Region, Usd, UsdPerHour, Zone,
+    elapsed,
 };
 use crate::sim::faults::fault_plan::reclaim;
 use crate::sim::kernel::rng::Dice;
@@ -157,7 +158,7 @@ fn offer(
     (spot, on_demand, extras): (UsdPerHour, UsdPerHour, UsdPerHour),
 ) -> Offer {
     Offer {
-        cloud: Cloud::Aws,
+        cloud: CloudKind::Aws,
         region: Region::new(REGION),
         zone: Zone::new(zone),
         instance_type: TYPE.into(),

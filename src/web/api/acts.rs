@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::answer::{body, fault, of, problem};
 use crate::app::extend::More;
 use crate::app::job_act::{JobAct, LaterFace, carry_out};
-use crate::app::session::Said;
+use crate::app::session::SessionLine;
 use crate::app::{ExitCode, Fault};
 use crate::market::{Span, Usd};
 use crate::web::site::Site;
@@ -150,7 +150,7 @@ async fn done(site: Arc<Site>, job: String, act: JobAct, more: More, confirmed: 
         return problem(StatusCode::CONFLICT, &question, Some(hint));
     }
     let said = face.said().into_iter().map(|said| match said {
-        Said::Note(text) | Said::Warning(text) | Said::Hint(text) => text,
+        SessionLine::Note(text) | SessionLine::Warning(text) | SessionLine::Hint(text) => text,
     });
     of(done.map(|recorded| Recorded { recorded, said: said.collect() }))
 }

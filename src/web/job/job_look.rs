@@ -20,7 +20,7 @@ use crate::app::{Fault, find_job, record_errors};
 use crate::instance::Status;
 use crate::job::{Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, unless_damaged};
-use crate::wire::{Clock, Store, Workstation};
+use crate::wire::{ClockHandle, StoreHandle, Workstation};
 
 /// Jobs whose last look is kept.
 const JOBS_MAX: usize = 32;
@@ -46,9 +46,9 @@ pub struct JobLook {
 /// Where the records are.
 #[derive(Clone, Copy)]
 pub struct LookSource<'a> {
-    pub store: &'a Store,
+    pub store: &'a StoreHandle,
     pub workstation: &'a Workstation,
-    pub clock: &'a Clock,
+    pub clock: &'a ClockHandle,
     pub trends: &'a UsageTrends,
 }
 

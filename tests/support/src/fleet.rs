@@ -129,7 +129,7 @@ impl Fleet {
             .expect("they are ours");
             let view = InstanceView {
                 id: format!("i-{number:017x}"),
-                cloud: market::Cloud::Aws,
+                cloud: market::CloudKind::Aws,
                 region: Region::new(REGION),
                 instance_type: "g5.xlarge".into(),
                 market: Market::Spot,

@@ -70,7 +70,7 @@ impl Cloud for AwsCloud {
         let id = launch::launch(&self.session, plan).await?;
         self.remember_owner(
             MachineRef {
-                cloud: market::Cloud::Aws,
+                cloud: market::CloudKind::Aws,
                 region: plan.offer.region.clone(),
                 id: id.clone(),
             },

@@ -18,7 +18,7 @@ use crate::instance::{
     InstanceState, InstanceView, MachineRef, OWNER_TAG, Tags, owned_by, tags_of_rank,
 };
 use crate::job::Plan;
-use crate::market::{Cloud, Market, Region};
+use crate::market::{CloudKind, Market, Region};
 use crate::ports::CloudError;
 
 /// The largest page of EC2.
@@ -165,7 +165,7 @@ fn ours(
         Ok(tags) => view(region, instance, id, tags),
         Err(error) => {
             let machine =
-                MachineRef { cloud: Cloud::Aws, region: region.clone(), id: id.to_owned() };
+                MachineRef { cloud: CloudKind::Aws, region: region.clone(), id: id.to_owned() };
             // Only a person can deal with this machine now, so it is reported once.
             if session.memory.odd.get(&machine, Duration::MAX).is_none() {
                 let list = if state(instance).is_some_and(|state| state.bills()) {
@@ -208,7 +208,7 @@ fn view(region: &Region, instance: &Instance, id: &str, tags: Tags) -> Option<In
     let spot = instance.instance_lifecycle() == Some(&InstanceLifecycleType::Spot);
     Some(InstanceView {
         id: id.to_owned(),
-        cloud: Cloud::Aws,
+        cloud: CloudKind::Aws,
         region: region.clone(),
         instance_type: instance
             .instance_type()

@@ -26,7 +26,7 @@ use crate::adapters::aws::session::AwsSession;
 use crate::adapters::aws::session_cache::DiskKey;
 use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{
-    Catalog, Cloud, Fit, MachineType, Market, Offer, PriceHistory, Quota, Region, Span, Supply,
+    Catalog, CloudKind, Fit, MachineType, Market, Offer, PriceHistory, Quota, Region, Span, Supply,
     UsdPerHour, beside_an_hour, did_you_mean, none_so_large,
 };
 use crate::ports::{CloudError, chain};
@@ -342,7 +342,7 @@ fn offer(
     full: Option<UsdPerHour>,
 ) -> Offer {
     Offer {
-        cloud: Cloud::Aws,
+        cloud: CloudKind::Aws,
         region: region.clone(),
         zone: zone.clone(),
         instance_type: kind.name.clone(),
@@ -437,7 +437,7 @@ mod tests {
 
     fn machine(gpus: &str) -> MachineSpec {
         MachineSpec {
-            cloud: Cloud::Aws,
+            cloud: CloudKind::Aws,
             gpus: gpus.parse().unwrap(),
             disk_gib: 73,
             ..MachineSpec::default()

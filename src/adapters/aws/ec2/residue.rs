@@ -22,7 +22,7 @@ use crate::account::Residue;
 use crate::adapters::aws::session::AwsSession;
 use crate::instance::{InstanceState, TAG_PREFIX};
 use crate::job::JobId;
-use crate::market::{Catalog, Cloud, Region, Usd};
+use crate::market::{Catalog, CloudKind, Region, Usd};
 use crate::ports::CloudError;
 
 pub const VOLUME: &str = "volume";
@@ -358,7 +358,7 @@ fn residue_item(
 ) -> Residue {
     let (region, kind, id) = (region.clone(), kind.to_owned(), id.to_owned());
     Residue {
-        cloud: Cloud::Aws,
+        cloud: CloudKind::Aws,
         region,
         kind,
         id,

@@ -156,7 +156,7 @@ fn was_full(session: &AwsSession, place: &LaunchSubnet) -> bool {
 mod tests {
     use super::*;
     use crate::adapters::aws::settings::AwsSettings;
-    use crate::market::{Arch, Cloud, Market, UsdPerHour, Zone};
+    use crate::market::{Arch, CloudKind, Market, UsdPerHour, Zone};
 
     fn place(id: &str, dedicated: bool) -> LaunchSubnet {
         LaunchSubnet {
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn zone_is_shut_for_minutes_by_a_full_subnet_and_for_long_only_where_all_are_dedicated() {
         let offer = Offer {
-            cloud: Cloud::Aws,
+            cloud: CloudKind::Aws,
             region: Region::new("r"),
             zone: Zone::new("r1"),
             instance_type: "g5.xlarge".into(),

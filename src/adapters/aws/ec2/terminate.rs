@@ -363,7 +363,7 @@ mod tests {
     use aws_sdk_ec2::types::{InstanceState as Sdk, InstanceStateName};
 
     use super::*;
-    use crate::market::{Cloud, Region};
+    use crate::market::{CloudKind, Region};
 
     #[test]
     fn only_what_goes_down_for_too_long_is_forced() {
@@ -390,7 +390,7 @@ mod tests {
     }
 
     fn machine() -> MachineRef {
-        MachineRef { cloud: Cloud::Aws, region: Region::new("us-east-1"), id: "i-1".into() }
+        MachineRef { cloud: CloudKind::Aws, region: Region::new("us-east-1"), id: "i-1".into() }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use super::gang_role::GangRole;
 use super::gang_spec::{GangEngine, GangSpec, NODES_MAX};
 use crate::job::{Command, Finding, MarketChoice, Spec};
-use crate::market::{Cloud, Span};
+use crate::market::{CloudKind, Span};
 
 /// The shortest wait for a member. Below it, an agent that starts late is taken for missing.
 const JOIN_MIN: Span = Span::from_secs(10);
@@ -115,7 +115,7 @@ fn check_times(gang: &GangSpec, found: &mut Vec<Finding>) {
 /// Where gangs can run in this version.
 fn check_place(spec: &Spec, found: &mut Vec<Finding>) {
     let machine = &spec.machine;
-    if machine.cloud == Cloud::Aws && machine.market != MarketChoice::OnDemand {
+    if machine.cloud == CloudKind::Aws && machine.market != MarketChoice::OnDemand {
         found.push(
             Finding::error("machine.market", "can only be `on-demand` for several machines").hint(
                 "`--on-demand` buys them: spot machines may have no order, and their order gives the ranks",
