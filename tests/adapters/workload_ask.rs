@@ -180,9 +180,31 @@ async fn those_that_load_data_live_until_the_trainer_has_saved() {
     assert_eq!(workload.tell(Signal::Term).expect("it can be told"), 1);
     bench.until_file("saved").await;
     let ended = soon("the shell ends too", workload.ended()).await;
-    assert_eq!(ended.exit.signal, Some(15), "as when the shell itself was told");
+    assert_eq!(ended.exit.code, Some(0), "the trainer's own exit, and not its shell's");
     assert!(!bench.file("after").exists(), "what the script has after the trainer does not begin");
     soon("the tree dies", workload.kill_tree()).await.expect("nothing is stuck");
+}
+
+/// The last save counts as whole only if its writer was not killed.
+#[tokio::test]
+async fn exit_of_a_program_below_a_shell_is_its_own() {
+    for (script, code, signal) in [
+        ("python3 train.py; true", Some(0), None),
+        ("python3 train.py | tee log", Some(0), None),
+        ("bash -c 'python3 launch.py python3 train.py; true'; true", Some(0), None),
+        ("sh -c 'trap \"\" INT; python3 killed.py; true'", None, Some(9)),
+    ] {
+        let bench = bench(script);
+        let killed = TRAINER.replace("sys.exit(0)", "os.kill(os.getpid(), 9)");
+        assert_ne!(killed, TRAINER);
+        std::fs::write(bench.file("killed.py"), killed).expect("written");
+        let workload = bench.start().await;
+        bench.until_file("ready-trainer").await;
+        assert_eq!(workload.tell(Signal::Term).expect("it can be told"), 1, "{script}");
+        let ended = soon("the shell ends with it", workload.ended()).await;
+        assert_eq!((ended.exit.code, ended.exit.signal), (code, signal), "{script}");
+        soon("the tree dies", workload.kill_tree()).await.expect("nothing is stuck");
+    }
 }
 
 #[tokio::test]

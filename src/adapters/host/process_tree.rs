@@ -16,6 +16,8 @@ use std::os::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
+use crate::job::ExitStatus;
+
 /// A larger tree is a fork bomb: the listing stops, and the caller, which kills in rounds, lists
 /// again. Lower cuts a legitimate job with many loaders; higher only costs memory.
 const PROCESSES_MAX: usize = 65_536;
@@ -64,6 +66,14 @@ impl ProcessRef {
         stat(self.pid).is_some_and(|stat| {
             stat.start_ticks == self.start_ticks && !matches!(stat.state, 'Z' | 'X')
         })
+    }
+
+    /// How it ended, while its parent has not waited for it; `None`: it runs, or is gone. The kernel
+    /// tells that only who may trace the process.
+    pub fn end(self) -> Option<ExitStatus> {
+        let line = small(format!("/proc/{}/stat", self.pid))?;
+        let stat = parse_stat(&line)?;
+        (stat.start_ticks == self.start_ticks && stat.state == 'Z').then(|| parse_end(&line))?
     }
 
     /// A descriptor for exactly this process. The start time is checked after opening, so a reused
@@ -169,6 +179,18 @@ fn parse_stat(line: &str) -> Option<ProcessStat> {
     let flags: u64 = fields.nth(2)?.parse().ok()?;
     let start_ticks = fields.nth(12)?.parse().ok()?;
     Some(ProcessStat { parent, group, session, state, start_ticks, is_forked: flags & FORKED != 0 })
+}
+
+/// Field 52, `exit_code`, in the form of waitpid(2).
+fn parse_end(line: &str) -> Option<ExitStatus> {
+    let status: i32 =
+        line[line.rfind(')')? + 1..].split_ascii_whitespace().nth(49)?.parse().ok()?;
+    let signal = status & 0x7f;
+    Some(if signal == 0 {
+        ExitStatus { code: Some((status >> 8) & 0xff), ..ExitStatus::default() }
+    } else {
+        ExitStatus { signal: Some(signal), ..ExitStatus::default() }
+    })
 }
 
 fn walk(root: u32, children: impl Fn(u32) -> Vec<u32>) -> Vec<u32> {
@@ -320,6 +342,18 @@ mod tests {
             parse_stat(&line.replace("4194560", "4194368"))
                 .is_some_and(|stat| stat.is_forked && stat.start_ticks == 987_654)
         );
+    }
+
+    #[test]
+    fn zombie_shows_how_it_ended() {
+        for (script, code, signal) in [("exit 7", Some(7), None), ("kill -9 $$", None, Some(9))] {
+            let child = Killed(Command::new("sh").args(["-c", script]).spawn().expect("sh exists"));
+            let process = ProcessRef::of(child.0.id()).expect("nobody has waited for it");
+            until("it has ended", || process.end().is_some());
+            let end = process.end().expect("it is a zombie");
+            assert_eq!((end.code, end.signal), (code, signal), "{script}");
+        }
+        assert_eq!(ProcessRef::of(std::process::id()).expect("this one").end(), None);
     }
 
     #[test]

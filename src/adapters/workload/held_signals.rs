@@ -2,7 +2,8 @@
 //!
 //! `tell` stops the shells above the receivers with SIGSTOP, and sends the signal to the processes
 //! that handle it. Once these have ended, or their launcher has, the shells and the rest get
-//! SIGTERM, then SIGKILL. If no process handles the signal, the whole group gets it. Not here:
+//! SIGTERM, then SIGKILL. How the programs of the shells ended counts, because the shells did not
+//! choose their end. If no process handles the signal, the whole group gets it. Not here:
 //! which processes these are (`workload::signal_targets`), how long the agent waits.
 
 #![expect(
@@ -13,6 +14,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustix::process::Signal;
@@ -21,6 +23,7 @@ use tokio::time::{Instant, sleep};
 use super::held_workload::{HeldWorkload, number};
 use super::signal_request::{Listeners, listeners, send, still_copies, writes_below};
 use crate::adapters::host::process_tree::{ProcessRef, descendants, stat};
+use crate::job::ExitStatus;
 use crate::ports::{self, WorkloadError};
 
 /// The time between two looks at processes that were told to end.
@@ -68,7 +71,7 @@ impl HeldWorkload {
     /// See [`ports::Workload::tell`]. A process is told only once: it may be within its save.
     pub(crate) fn tell_listeners(&self, signal: ports::Signal) -> Result<u32, WorkloadError> {
         let found = self.listeners(number(signal));
-        let mut told = self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|process| process.alive());
         let new: Vec<ProcessRef> =
             found.asked.iter().filter(|process| !told.contains(process)).copied().collect();
@@ -79,13 +82,14 @@ impl HeldWorkload {
             return ports::Workload::signal(self, signal).map(|()| 0);
         }
         let all = count(&told);
-        tokio::spawn(end_launchers(told, shells, main));
+        let (programs, end) = (found.programs, Arc::clone(&self.end_below_shells));
+        tokio::spawn(end_launchers(told, (shells, programs), main, end));
         Ok(all)
     }
 
     /// See [`ports::Workload::tell_rest`].
     pub(crate) fn tell_all_but_the_told(&self) {
-        let told = self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let rest: Vec<ProcessRef> =
             self.living().into_iter().filter(|process| !told.contains(process)).collect();
         send(&rest, Signal::TERM);
@@ -94,7 +98,7 @@ impl HeldWorkload {
 
     /// After the told processes have ended, their children get a moment before SIGKILL.
     pub(crate) async fn end_rest(&self) {
-        if self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner).is_empty() {
+        if self.told.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             return;
         }
         let rest = self.living();
@@ -122,11 +126,23 @@ fn count(processes: &[ProcessRef]) -> u32 {
 }
 
 /// After the told processes have ended, ends the shells before their scripts continue, and a
-/// launcher that stays.
-async fn end_launchers(told: Vec<ProcessRef>, shells: Vec<ProcessRef>, main: ProcessRef) {
+/// launcher that stays. A stopped shell does not wait for its programs, so they show how they
+/// ended.
+async fn end_launchers(
+    told: Vec<ProcessRef>,
+    (shells, programs): (Vec<ProcessRef>, Vec<ProcessRef>),
+    main: ProcessRef,
+    end_below: Arc<Mutex<Option<ExitStatus>>>,
+) {
     while main.alive() && told.iter().any(|process| process.alive()) {
         sleep(LOOK).await;
     }
+    let end = Instant::now() + LAUNCHER_ENDS_WITHIN;
+    while main.alive() && Instant::now() < end && programs.iter().any(|program| program.alive()) {
+        sleep(LOOK).await;
+    }
+    let ends: Option<Vec<ExitStatus>> = programs.iter().map(|program| program.end()).collect();
+    *end_below.lock().unwrap_or_else(PoisonError::into_inner) = ends.and_then(|ends| of_all(&ends));
     // Waiting shells get both signals: a stopped shell cannot act between them.
     send(&shells, Signal::TERM);
     send(&shells, Signal::CONT);
@@ -138,6 +154,11 @@ async fn end_launchers(told: Vec<ProcessRef>, shells: Vec<ProcessRef>, main: Pro
         }
         sleep(LOOK).await;
     }
+}
+
+/// The first failure, else the success of all. `None`: of nobody.
+fn of_all(ends: &[ExitStatus]) -> Option<ExitStatus> {
+    ends.iter().find(|end| end.code != Some(0)).or(ends.first()).copied()
 }
 
 /// Asks the forks later: a joint save of all ranks cannot begin before every rank has the signal.

@@ -10,7 +10,7 @@ use std::future::pending;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -42,6 +42,8 @@ const HOLDER_GONE_WAIT: Duration = Duration::from_millis(50);
 /// Variables of a launch that name the places of saves.
 const SAVES: [&str; 2] = ["LAMP_CHECKPOINT_DIR", "LAMP_PROGRESS"];
 
+const SIGTERM: i32 = rustix::process::Signal::TERM.as_raw();
+
 /// A workload behind its holder.
 #[derive(Debug)]
 pub struct HeldWorkload {
@@ -56,6 +58,8 @@ pub struct HeldWorkload {
     pub(crate) saves: Vec<PathBuf>,
     /// Processes that were told to end, and may be in their last save.
     pub(crate) told: Mutex<Vec<ProcessRef>>,
+    /// How the programs of shells ended that were ended here; `None`: unknown, or no shell was.
+    pub(crate) end_below_shells: Arc<Mutex<Option<ExitStatus>>>,
     /// The reading end of `running`; `None` if the pipe does not exist.
     running: Option<AsyncFd<OwnedFd>>,
     /// The main process, opened at the first wait: the agent waits anew each second.
@@ -95,6 +99,7 @@ impl HeldWorkload {
                 .map(PathBuf::from)
                 .collect(),
             told: Mutex::default(),
+            end_below_shells: Arc::default(),
             workdir: launch.cwd,
             is_alone: launch.echo,
             started,
@@ -123,7 +128,7 @@ impl HeldWorkload {
     fn recorded(&self) -> Option<Ended> {
         match records::read::<Exit>(&self.dir, records::EXIT) {
             Ok(Some(Exit { end: WorkloadEnd::Ended(ended), told, .. })) => {
-                Some(Ended { told, ..ended })
+                Some(Ended { told, exit: self.own_exit(ended.exit), ..ended })
             }
             Ok(_) => None,
             Err(error) => {
@@ -131,6 +136,13 @@ impl HeldWorkload {
                 None
             }
         }
+    }
+
+    /// The exit of a shell that was ended here is our doing: its program's own exit counts.
+    fn own_exit(&self, exit: ExitStatus) -> ExitStatus {
+        let is_ours = exit.signal == Some(SIGTERM) || exit.code == Some(128 + SIGTERM);
+        let below = self.end_below_shells.lock().unwrap_or_else(PoisonError::into_inner);
+        below.filter(|_| is_ours).unwrap_or(exit)
     }
 
     /// Whether the holder has not recorded the end yet: it keeps the pipe open.
@@ -323,7 +335,7 @@ impl Workload for HeldWorkload {
     }
 
     fn printed(&self) -> (u64, u64) {
-        let mut last = self.printed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut last = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
         if self.counters.get().is_none()
             && let Some(file) = Printed::open(&self.dir)
         {

@@ -6,6 +6,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads /proc/PID/status")]
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,8 @@ pub struct Listeners {
     pub asked: Vec<ProcessRef>,
     pub copies: Vec<ProcessRef>,
     pub shells: Vec<ProcessRef>,
+    /// The programs of these shells: each is asked, or a launcher of one that is asked.
+    pub programs: Vec<ProcessRef>,
 }
 
 /// Searches the tree below `holder`, or `main` and below if the holder has ended. `saves`: the
@@ -59,10 +62,29 @@ pub fn listeners(
         _ => Purpose::End,
     };
     let SignalTargets { asked, copies, shells } = whom(&found, purpose);
+    let programs = below_shells(&found, &asked, &shells);
     let known = |pids: Vec<u32>| {
         tree.iter().filter(|process| pids.contains(&process.pid)).copied().collect()
     };
-    Listeners { asked: known(asked), copies: known(copies), shells: known(shells) }
+    Listeners {
+        asked: known(asked),
+        copies: known(copies),
+        shells: known(shells),
+        programs: known(programs),
+    }
+}
+
+/// The children of the shells on the way to those that are asked.
+fn below_shells(found: &[TreeProcess], asked: &[u32], shells: &[u32]) -> Vec<u32> {
+    let parents: HashMap<u32, u32> =
+        found.iter().map(|process| (process.pid, process.parent)).collect();
+    let program = |pid: &u32| {
+        std::iter::successors(Some(*pid), |pid| parents.get(pid).copied())
+            // A listing made while processes came and went may have a circle.
+            .take(found.len())
+            .find(|pid| parents.get(pid).is_some_and(|parent| shells.contains(parent)))
+    };
+    asked.iter().filter_map(program).collect()
 }
 
 /// Sends a signal to each process, and returns those that received it. A process id may belong to
