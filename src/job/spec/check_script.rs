@@ -15,12 +15,14 @@ pub(crate) fn check_script(spec: &Spec, found: &mut Vec<Finding>) {
         let hint = "leave the `&` away, and `nohup` with it: a job needs no terminal; or let the command end with `wait`";
         found.push(Finding::error("command", message).hint(hint));
     }
-    let is_pipe = all.is_odd || all.parts.iter().any(|part| part.piped);
-    if is_pipe
-        && matches!(spec.command, Command::Args(_))
-        && script.contains('|')
-        && !script.contains("pipefail")
-    {
+    // The shell of a text sees such a failure; a shell within the text does not.
+    let hides_failure = match &spec.command {
+        Command::Args(_) => has_blind_pipe(script),
+        Command::Shell(_) => {
+            all.parts.iter().filter_map(|part| inner_script(part.text)).any(has_blind_pipe)
+        }
+    };
+    if hides_failure {
         let hint = "write the command as a text, `command = \"python train.py | tee log\"`, or begin the script with `set -o pipefail;`";
         found.push(
             Finding::warning("command", "runs a shell that does not see a failure before its pipe")
@@ -44,6 +46,21 @@ pub(crate) fn check_script(spec: &Spec, found: &mut Vec<Finding>) {
                 .hint("leave `-d` away: `docker run --rm ...` ends when the container does"),
         );
     }
+}
+
+fn has_blind_pipe(script: &str) -> bool {
+    let all = parts(script);
+    let is_pipe = all.is_odd || all.parts.iter().any(|part| part.piped);
+    is_pipe && script.contains('|') && !script.contains("pipefail")
+}
+
+/// The script of `bash -c "SCRIPT"` within a text.
+fn inner_script(command: &str) -> Option<&str> {
+    let (before, quoted) = command.split_once(['"', '\''])?;
+    let words: Vec<String> = before.split_whitespace().chain([quoted]).map(str::to_owned).collect();
+    shell_script(&words)?;
+    let (script, _) = quoted.rsplit_once(['"', '\''])?;
+    Some(script)
 }
 
 /// The script of `sh -c SCRIPT`.
@@ -182,6 +199,22 @@ mod tests {
             said(shell("a | tee b", ["sh", "-c"])),
             ["runs a shell that does not see a failure before its pipe"]
         );
+        for text in ["bash -c \"a | tee b\"", "/bin/sh -ec 'a 2>&1 | tee b' && echo done"] {
+            assert_eq!(
+                said(Command::Shell(text.into())),
+                ["runs a shell that does not see a failure before its pipe"],
+                "{text}"
+            );
+        }
+        for text in [
+            "a | tee b",
+            "bash -c 'set -o pipefail; a | tee b'",
+            "bash -c 'a' | tee b",
+            "echo 'a | b'",
+            "bash a.sh 'a | b'",
+        ] {
+            assert_eq!(said(Command::Shell(text.into())), [""; 0], "{text}");
+        }
         assert_eq!(said(shell("set -o pipefail; a | tee b", ["bash", "-c"])), [""; 0]);
         assert_eq!(said(list("python -c print(1|2)")), [""; 0]);
     }
