@@ -11,7 +11,9 @@ fn a_script_its_requirements_and_its_checkpoints_are_recognised() {
     assert_eq!((ended.code, ended.out.as_str()), (0, "wrote lamp.toml\n"));
     assert!(ended.err.contains("it runs `train.py`"), "{ended:?}");
     assert!(
-        ended.err.contains("next: `lamp check lamp.toml`, then `lamp run lamp.toml`"),
+        ended.err.contains(
+            "next: `lamp check lamp.toml`, `lamp rehearse lamp.toml`, then `lamp run lamp.toml`"
+        ),
         "{ended:?}"
     );
     let (code, document) = sandbox.json(&["check", "-o", "json"]);

@@ -124,7 +124,7 @@ fn refused(error: &io::Error, shown: &str) -> Fault {
 
 fn tell(context: &Context, shown: &str, found: &DetectedProject, name: &str) {
     let word = shell_word(shown);
-    let mut next = vec![format!("lamp check {word}"), format!("lamp run {word}")];
+    let mut next = ["check", "rehearse", "run"].map(|verb| format!("lamp {verb} {word}")).to_vec();
     if found.is_placeholder() {
         next.insert(0, format!("put your command into {shown}"));
     }
@@ -164,5 +164,7 @@ fn tell(context: &Context, shown: &str, found: &DetectedProject, name: &str) {
     }
     let first = if found.is_placeholder() { "put your command into it, then " } else { "" };
     let shown = shell_word(shown);
-    printer.note(format!("next: {first}`lamp check {shown}`, then `lamp run {shown}`"));
+    printer.note(format!(
+        "next: {first}`lamp check {shown}`, `lamp rehearse {shown}`, then `lamp run {shown}`"
+    ));
 }

@@ -127,7 +127,12 @@ fn what_runs(found: &DetectedProject) -> String {
         setup
             .extend(found.saves.links.iter().map(|link| format!("ln -sfn {folder}/{link} {link}")));
     }
-    if !setup.is_empty() {
+    if setup.is_empty() {
+        text.push_str(
+            "\n# What a new machine needs before the command; each line must succeed.\n\
+             # setup = [\"python3 -m pip install --user -r requirements.txt\"]\n",
+        );
+    } else {
         let kept = if install.is_some() {
             " The environment is kept on the machine for the next one."
         } else {
