@@ -68,8 +68,8 @@ impl ProcessRef {
         })
     }
 
-    /// How it ended, while its parent has not waited for it; `None`: it runs, or is gone. The kernel
-    /// tells that only who may trace the process.
+    /// How it ended, while its parent has not waited for it; `None`: it runs, or is gone. Only who
+    /// may trace the process is told that.
     pub fn end(self) -> Option<ExitStatus> {
         let line = small(format!("/proc/{}/stat", self.pid))?;
         let stat = parse_stat(&line)?;

@@ -1,7 +1,7 @@
 //! Files at the target of a download: what exists already, and whether it is the same.
 //!
 //! A downloaded file gets the time of its object, so that the next download need not read it. Not
-//! here: whether to overwrite a file (`cli::control::download`).
+//! here: whether to overwrite a file (`cli::control::outputs`).
 
 #![expect(
     clippy::disallowed_methods,

@@ -2,7 +2,8 @@
 //! made progress.
 //!
 //! ```text
-//!   start ─ Begun ─ fails ─ policy::lifecycle::checkpoint_rollback ─ WentBack ─ start again
+//!   start ─> StartRecord ─> it fails ─> policy::lifecycle::checkpoint_rollback
+//!       ─> RollbackRecord ─> start again
 //! ```
 //! Not here: whether to go back, and the restore of an older checkpoint (`startup`).
 

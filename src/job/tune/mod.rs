@@ -1,7 +1,7 @@
 //! Hyperparameter tuning: what the user asks for, and the records of a tuning and its trials.
 //!
 //! ```text
-//!   [tune] ──> TuneSpec ──> Tuning (record) ──> TuneTrial (one record each) ──> TrialEnd
+//!   [tune] ──> TuneSpec ──> Tuning (record) ──> TuneTrial (one record each) ──> TrialFate
 //! ```
 //! Not here: which trial comes next (`policy::tune`).
 

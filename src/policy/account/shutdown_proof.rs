@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   trial ─> spec of a small job ─> (runs like any other job) ─> settled, ending ─> Tried
-//!   the newest proof, now ──> Standing ──> may a machine run unattended?
+//!   the newest proof, now ──> ProofState ──> may a machine run unattended?
 //! ```
 //! The switch under trial must act first. In a trial of the deadline unit, the machine becomes an
 //! orphan only after the unit's time. In a trial of a sweep, the unit is set later than the proven

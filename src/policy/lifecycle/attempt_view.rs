@@ -2,8 +2,8 @@
 //! the time, computed once.
 //!
 //! ```text
-//!   Facts, AttemptFacts ──> AttemptView ──> reconcile, missing_machine, visible_machine,
-//!                                           continuation, billing::settlement
+//!   JobFacts, AttemptFacts ──> AttemptView ──> reconcile, missing_machine, visible_machine,
+//!                                              continuation, billing::settlement
 //! ```
 //! Not here: a decision.
 

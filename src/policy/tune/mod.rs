@@ -1,11 +1,11 @@
 //! Decisions of a tuning: which trial comes next, with which values, and when it ends.
 //!
 //! ```text
-//!   TuneFacts ──> next_trial ──> start n, wait, or end
-//!   start n ────> grid | random | the engine ──> values ──> trial_command ──> a job's spec
+//!   TrialStand ──> next_trial ──> start n, wait, or end
+//!   start n ─────> grid | random | the engine ──> values ──> trial_command ──> a job's spec
 //!   receipt and metric ──> trial_fate ──> complete, pruned, failed, interrupted, stopped
 //! ```
-//! Not here: Optuna (`ports::tune_engine`), or a record.
+//! Not here: Optuna (`adapters::tuner`), or a record.
 
 pub mod grid;
 pub mod next_trial;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Lone { fault, watching } ──> its work and its fault (`faults::single_fault_plan`) ──> play
-//!       ──> Measured: stopped billing, ended, resumed, lost (`faults::recovery_times`)
+//!       ──> RecoveryTimes: stopped billing, ended, resumed, lost (`faults::recovery_times`)
 //! ```
 //! Not here: the bounds (tests/sim/bounds.md lists them, tests/sim/bounds.rs checks them).
 

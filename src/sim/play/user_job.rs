@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   spec, replay::Play ──> the job of a world: as much work, as many saves, the same limits
-//!   Course ──> Sold: refusals, interruptions, prices
+//!   Course ──> refusals, interruptions, prices
 //!       ──> bills, receipt, steps ──> replay::Ran
 //! ```
 //! It leaves out the script, its setup, its outputs and the real machine type. Not here: the
