@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::app::unpack::{UNPACKED_MAX, unpacked};
-use crate::instance::{Rates, Reading};
+use crate::instance::{Rates, Reading, sample_rows};
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::wire::{ObjectMeta, StoreError};
@@ -225,9 +225,7 @@ pub(crate) async fn batch_bytes(
 }
 
 pub(crate) fn rows(piece: &[u8]) -> Vec<Rates> {
-    let Ok(text) = unpacked(piece) else { return Vec::new() };
-    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    lines.filter_map(|line| serde_json::from_slice::<Rates>(line).ok()).collect()
+    unpacked(piece).map(|text| sample_rows(&text)).unwrap_or_default()
 }
 
 #[cfg(test)]
