@@ -118,6 +118,13 @@ impl PriceHistory {
         PriceHistory { points: self.points[held..].to_vec(), ..self.clone() }
     }
 
+    /// The changes of price after a moment, the newest first, each after the price before it. EC2
+    /// also repeats an old price, which is no change.
+    pub fn changes(&self, from: Timestamp) -> impl Iterator<Item = (UsdPerHour, PricePoint)> {
+        let pairs = self.points.windows(2).rev().map(|pair| (pair[0].price, pair[1]));
+        pairs.filter(move |(before, point)| *before != point.price && point.at > from)
+    }
+
     /// Share of the time with a price above the bid, 0 to 1. `None`: that time is unknown.
     pub fn share_above(&self, bid: UsdPerHour, from: Timestamp, to: Timestamp) -> Option<f64> {
         let held = self.held(from, to);
@@ -183,6 +190,21 @@ mod tests {
             series.held(at(40), at(100)),
             [(price("1"), 10.0), (price("3"), 40.0), (price("2"), 10.0)]
         );
+    }
+
+    #[test]
+    fn changes_are_newest_first_without_repeated_prices() {
+        let points = [(0, "1"), (10, "1"), (20, "2"), (30, "2"), (40, "1")]
+            .map(|(secs, dollars)| PricePoint { at: at(secs), price: price(dollars) });
+        let series = PriceHistory::new(Region::new("r"), Zone::new("z"), "t", points.to_vec());
+        let changes = |from| {
+            let told = |(before, point): (UsdPerHour, PricePoint)| (before, point.at, point.price);
+            series.changes(at(from)).map(told).collect::<Vec<_>>()
+        };
+        let (up, down) = ((price("1"), at(20), price("2")), (price("2"), at(40), price("1")));
+        assert_eq!(changes(0), [down, up]);
+        assert_eq!(changes(20), [down]);
+        assert_eq!(changes(40), []);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::app::analysis::gpu_history::GpuHistory;
 use crate::app::analysis::lost_money::LostMoney;
 use crate::app::analysis::sample_cache::AttemptPlot;
 use crate::app::analysis::startup_timeline::StartupTimeline;
+use crate::app::prices::pool_prices::{MARKED_MAX, PoolTime};
 use crate::app::text::{local_time, measure};
 use crate::app::view::next_end::Countdown;
 use crate::app::view::plot_data::{FIELDS, PlotData, Series, each_sample, reduced};
@@ -27,7 +28,7 @@ use crate::app::view::timeline::{self, Explained, ExplainedAttempt, TimelineEntr
 use crate::app::{Fault, find_job, record_errors};
 use crate::job::AttemptNo;
 use crate::jobdir::JobDir;
-use crate::market::Span;
+use crate::market::{PricePoint, Span, UsdPerHour};
 
 /// A table for people.
 const ROWS: usize = 200;
@@ -89,6 +90,16 @@ const MARKED: &[&str] = &[
     "verdict",
 ];
 
+/// The word of a change of the spot price.
+const PRICE: &str = "price";
+
+impl Mark {
+    /// A price changes often, so that its mark is a tick at the foot.
+    fn top(&self) -> f64 {
+        if self.word == PRICE { HEIGHT - 8.0 } else { 0.0 }
+    }
+}
+
 impl Plots {
     /// # Errors
     /// Fails when the job root is unreachable.
@@ -100,7 +111,8 @@ impl Plots {
         let story = timeline::story(explained, false);
         let entries = story.into_iter().find(|(other, _)| *other == number);
         let entries = entries.map(|(_, entries)| entries).unwrap_or_default();
-        let marks = plot.data.began.map(|began| marks(began, &entries)).unwrap_or_default();
+        let mut marks = plot.data.began.map(|began| marks(began, &entries)).unwrap_or_default();
+        marks.extend(attempt.map(|one| price_marks(site, one, &plot, now)).unwrap_or_default());
         let plan = attempt.and_then(|attempt| attempt.plan.as_ref());
         Ok(Plots {
             attempt: number,
@@ -133,7 +145,12 @@ impl Plots {
                 }
             }
             (gpu_plots(&self.gpus, &self.gpu_links(job)))
-            p #mark.muted aria-live="off" { "Dashed lines are marks. The timeline below has their words." }
+            p #mark.muted aria-live="off" {
+                "Dashed lines are marks. The timeline below has their words."
+                @if self.marks.iter().any(|mark| mark.word == PRICE) {
+                    " Ticks at the foot are changes of the spot price."
+                }
+            }
             p.muted { "The same: " code { "lamp top" } ", then Enter on the job and " kbd { "2" } }
         }
     }
@@ -204,7 +221,8 @@ impl Plots {
                         height=(HEIGHT) fill=[fill(band)] { title { (band.kind.word()) } }
                 }
                 @for mark in self.marks.iter().filter(|mark| mark.secs >= 0.0 && mark.secs <= end) {
-                    line.mark x1=(x(mark.secs)) x2=(x(mark.secs)) y1="0" y2=(HEIGHT) {
+                    line class=(if mark.word == PRICE { "change" } else { "mark" })
+                        x1=(x(mark.secs)) x2=(x(mark.secs)) y1=(mark.top()) y2=(HEIGHT) {
                         title { (mark.word) ": " (mark.text) }
                     }
                 }
@@ -255,6 +273,34 @@ fn marks(began: Timestamp, entries: &[TimelineEntry]) -> Vec<Mark> {
         text: entry.text.clone(),
     };
     entries.iter().filter(|entry| MARKED.contains(&entry.word)).map(mark).collect()
+}
+
+/// The changes of the spot price of its machine, oldest first, as far as EC2 has told them.
+fn price_marks(
+    site: &Site,
+    attempt: &ExplainedAttempt,
+    plot: &AttemptPlot,
+    now: Timestamp,
+) -> Vec<Mark> {
+    let Some((began, plan)) = plot.data.began.zip(attempt.plan.as_ref()) else { return Vec::new() };
+    let to = attempt.settled.as_ref().map(|settled| settled.billed_to.unwrap_or(plan.created));
+    let time = PoolTime { from: plan.created, to };
+    let history = site.pool_prices.known(&site.workstation, &plan.offer, time, now);
+    let mark = |(before, point): (UsdPerHour, PricePoint)| Mark {
+        secs: point.at.duration_since(began).as_secs_f64(),
+        word: PRICE,
+        text: format!("spot {}, before {}", exact(point.price), exact(before)),
+    };
+    let changes = history.iter().flat_map(|history| history.changes(plan.created));
+    let within = changes.filter(|(_, point)| to.is_none_or(|to| point.at <= to));
+    let mut marks: Vec<Mark> = within.take(MARKED_MAX).map(mark).collect();
+    marks.reverse();
+    marks
+}
+
+/// EC2 changes the fourth decimal.
+fn exact(price: UsdPerHour) -> String {
+    format!("${:.4}/h", price.per_hour().dollars())
 }
 
 pub fn title(name: &str) -> &'static str {

@@ -13,12 +13,13 @@ use super::layout::{Page, fault_box, fault_page, form_encoded};
 use super::plots::{HEIGHT, WIDTH};
 use super::site::Site;
 use crate::app::costs::export::cell;
+use crate::app::prices::pool_prices::MARKED_MAX;
 use crate::app::prices::price_row::{self, PriceRow};
 use crate::app::text::{counted, local_time};
 use crate::app::{ExitCode, Fault};
 use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{
-    CloudKind, GpuRequirement, PriceHistory, PricePoint, PriceRule, Span, Supply, Usd, UsdPerHour,
+    CloudKind, GpuRequirement, PriceHistory, PriceRule, Span, Supply, Usd, UsdPerHour,
 };
 use crate::policy::purchase::bid::back;
 
@@ -29,9 +30,6 @@ const DAYS_MAX: u32 = 90;
 
 /// Plots on one page: the cheapest pools. The table has all.
 const DRAWN_MAX: usize = 6;
-
-/// The newest changes of price in a plot that have a mark. More make the page heavy.
-const MARKED_MAX: usize = 100;
 
 #[derive(Clone, Default, Deserialize)]
 pub struct PricesQuery {
@@ -302,7 +300,7 @@ fn drawing(row: &PriceRow, history: &PriceHistory, answer: &PriceAnswer) -> Mark
                         line.mark x1="0" x2=(WIDTH) y1=(format!("{:.1}", y(bid))) y2=(format!("{:.1}", y(bid))) {}
                     }
                     polyline points=(line.trim_end()) {}
-                    @for point in changes(history, answer.from) {
+                    @for (_, point) in history.changes(answer.from).take(MARKED_MAX) {
                         line.change x1=(format!("{:.1}", x(point.at))) x2=(format!("{:.1}", x(point.at)))
                             y1=(HEIGHT - 8.0) y2=(HEIGHT) {
                             title { (local_time(point.at)) ": " (dollars(Some(point.price))) }
@@ -312,13 +310,6 @@ fn drawing(row: &PriceRow, history: &PriceHistory, answer: &PriceAnswer) -> Mark
             }
         }
     }
-}
-
-/// The newest changes of price. EC2 also repeats an old price, which is no change.
-fn changes(history: &PriceHistory, from: Timestamp) -> impl Iterator<Item = &PricePoint> {
-    let pairs = history.points().windows(2).rev();
-    let changed = pairs.filter(|pair| pair[0].price != pair[1].price).map(|pair| &pair[1]);
-    changed.filter(move |point| point.at > from).take(MARKED_MAX)
 }
 
 pub async fn csv(State(site): State<Arc<Site>>, Query(asked): Query<PricesQuery>) -> Response {
@@ -345,7 +336,6 @@ pub async fn csv(State(site): State<Arc<Site>>, Query(asked): Query<PricesQuery>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::market::{Region, Zone};
 
     fn asked(gpu: &str, bid: &str) -> PricesQuery {
         PricesQuery { gpu: gpu.into(), bid: bid.into(), ..PricesQuery::default() }
@@ -360,20 +350,6 @@ mod tests {
         for wrong in ["soon", "-1", "0", "NaN"] {
             assert_eq!(bid(wrong).map_err(|fault| fault.code), Err(ExitCode::USAGE), "{wrong}");
         }
-    }
-
-    #[test]
-    fn newest_changes_of_price_have_marks() {
-        let at = |secs: i64| Timestamp::from_second(secs).expect("a time");
-        let dear = Usd::from_dollars(1.0).map(UsdPerHour::new).expect("a price");
-        // Each price is told twice.
-        let price = |secs: i64| if secs % 4 < 2 { UsdPerHour::ZERO } else { dear };
-        let points = (0..400).map(|secs| PricePoint { at: at(secs), price: price(secs) }).collect();
-        let history =
-            PriceHistory::new(Region::new("us-east-1"), Zone::new("us-east-1a"), "g5", points);
-        let marked = |from| changes(&history, at(from)).map(|point| point.at).collect::<Vec<_>>();
-        assert_eq!(marked(394), [at(398), at(396)]);
-        assert_eq!((marked(0).len(), marked(0)[0]), (MARKED_MAX, at(398)));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::app::job_act::ActPlace;
 use crate::app::overview::machine_watch::CloudAsking;
 use crate::app::overview::overview::{Overview, OverviewReader, look_interval};
 use crate::app::overview::usage_trend::UsageTrends;
+use crate::app::prices::pool_prices::PoolPrices;
 use crate::app::prices::price_memory::PriceMemory;
 use crate::app::tune::importance::ImportanceReader;
 use crate::app::{ExitCode, Fault};
@@ -40,6 +41,7 @@ pub struct Site {
     pub looks: JobLooks,
     pub costs: CostReader,
     pub prices: PriceMemory,
+    pub pool_prices: PoolPrices,
     pub importance: ImportanceReader,
 }
 
@@ -105,6 +107,7 @@ impl Site {
             looks: JobLooks::default(),
             costs: CostReader::default(),
             prices: PriceMemory::default(),
+            pool_prices: PoolPrices::default(),
             importance: ImportanceReader::new(TuneEngine::new(None)),
         })
     }

@@ -21,6 +21,8 @@ use crate::adapters::aws::ec2::describe;
 #[cfg(feature = "aws")]
 use crate::adapters::aws::ec2::offers;
 #[cfg(feature = "aws")]
+use crate::adapters::aws::ec2::spot_prices;
+#[cfg(feature = "aws")]
 use crate::adapters::aws::session::AwsSession;
 use crate::adapters::host::service_manager::Notify;
 use crate::adapters::local::cloud::LocalCloud;
@@ -38,7 +40,7 @@ use crate::adapters::workstation::page_token;
 use crate::adapters::workstation::process_env;
 use crate::controller::{CapsInForce, Controller, Shipper};
 use crate::job::{JobId, MachineSpec, NotifySpec};
-use crate::market::{self, Region, Span, Supply, Zone};
+use crate::market::{self, Offer, PriceHistory, Region, Span, Supply, Zone};
 use crate::ports;
 
 pub use crate::adapters::aws::settings::AwsSettings;
@@ -260,6 +262,30 @@ impl Workstation {
         _machine: &MachineSpec,
         _back: Span,
     ) -> Result<Supply, Box<dyn Error>> {
+        Err("this `lamp` was built without cloud `aws`".into())
+    }
+
+    /// The spot prices of this offer's pool from a moment on, with the price at that moment.
+    ///
+    /// # Errors
+    /// When EC2 fails to answer, or AWS is missing in this build.
+    #[cfg(feature = "aws")]
+    pub async fn ec2_spot_prices(
+        &self,
+        offer: &Offer,
+        from: Timestamp,
+    ) -> Result<PriceHistory, Box<dyn Error + Send + Sync>> {
+        Ok(spot_prices::pool_history(&self.aws_session(), offer, from).await?)
+    }
+
+    /// # Errors
+    /// Always: this program was built without AWS.
+    #[cfg(not(feature = "aws"))]
+    pub async fn ec2_spot_prices(
+        &self,
+        _offer: &Offer,
+        _from: Timestamp,
+    ) -> Result<PriceHistory, Box<dyn Error + Send + Sync>> {
         Err("this `lamp` was built without cloud `aws`".into())
     }
 

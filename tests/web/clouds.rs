@@ -10,6 +10,7 @@ use lamplighter::market::Span;
 
 use crate::pages::Served;
 use crate::place::{Place, wait_until};
+use crate::six_jobs::SixJobs;
 
 /// The last region of the list: it is shown only if no region before it holds the look up.
 const REGION: &str = "us-west-2";
@@ -63,4 +64,50 @@ fn open_page_shows_machines_of_all_regions_without_a_job() {
     assert!(text.contains(&ours) && text.contains(&foreign), "{text}");
     assert!(text.contains("<strong>orphan</strong>"), "{text}");
     assert!(!text.contains("These places did not answer"), "{text}");
+}
+
+/// A spot job, whose price has changed twice since it began, and once before.
+const ON_SPOT: &str = "llama-ft-7f3k2q";
+
+#[test]
+fn plots_of_spot_job_mark_changes_of_its_price() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let minutes = SignedDuration::from_mins;
+    let prices =
+        [(minutes(300), 0.44), (minutes(40), 0.452), (minutes(30), 0.452), (minutes(15), 0.47)];
+    ec2.spot_prices("g5.xlarge", "us-east-1a", &prices);
+    let six = SixJobs::new();
+    six.on_spot(ON_SPOT);
+    let mut command = six.command(&["web", "--port", "0"]);
+    command.envs(ec2.env()).env("LAMP_OWNER", OWNER);
+    let page = Served::by(&six.place, command);
+    let marks = |job: &str| -> Vec<(f64, String)> {
+        let plots = page.get(&format!("/job/{job}/plot.json")).text;
+        let plots: serde_json::Value = serde_json::from_str(&plots).expect("JSON");
+        let marks = plots["marks"].as_array().expect("marks").iter();
+        let prices = marks.filter(|mark| mark["word"] == "price");
+        let told = |mark: &serde_json::Value| {
+            (
+                mark["secs"].as_f64().expect("seconds"),
+                mark["text"].as_str().expect("text").to_owned(),
+            )
+        };
+        prices.map(told).collect()
+    };
+    let found = wait_until("EC2 has told the prices", || {
+        Some(marks(ON_SPOT)).filter(|marks| !marks.is_empty())
+    });
+    let texts: Vec<&str> = found.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(texts, ["spot $0.4520/h, before $0.4400/h", "spot $0.4700/h, before $0.4520/h"]);
+    let apart = found[1].0 - found[0].0;
+    assert!((apart - 1500.0).abs() < 2.0, "{apart} s between them");
+    let text = page.get(&format!("/job/{ON_SPOT}")).text;
+    assert_eq!(
+        text.matches("<title>price: spot $0.4700/h").count(),
+        text.matches("data-series").count()
+    );
+    assert!(text.contains("Ticks at the foot are changes of the spot price"), "{text}");
+    assert_eq!(marks("whisper-5hq2wz"), [], "a price on demand does not change");
+    let calls = ec2.calls_of("DescribeSpotPriceHistory").len();
+    assert_eq!((calls, marks(ON_SPOT).len()), (1, 2), "EC2 is asked once for all looks");
 }

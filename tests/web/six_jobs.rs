@@ -115,6 +115,11 @@ impl SixJobs {
         self.place.0.write(&format!("{state}/cloud-look-{name}.json"), look.to_string());
     }
 
+    /// This job runs on spot, and not on demand.
+    pub(crate) fn on_spot(&self, job: &str) {
+        self.put(job, "attempts/0001/plan.json", &plan(job, "spot", 3));
+    }
+
     /// The agents of the jobs report again: a silent agent would be another story.
     pub(crate) fn beat(&self) {
         for make in UNDER_WAY {

@@ -1,4 +1,5 @@
 //! What machines cost: the same rows for `lamp prices` and the page.
 
+pub mod pool_prices;
 pub mod price_memory;
 pub mod price_row;

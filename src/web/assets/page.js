@@ -35,13 +35,15 @@ const facts = { zero: 0, marks: [], bands: [] };
 const marksOf = (facts) => (u) => {
   const { ctx, bbox } = u;
   ctx.save();
-  ctx.strokeStyle = colour("--warn");
-  ctx.setLineDash([4, 4]);
   for (const mark of facts.marks) {
     const x = u.valToPos(facts.zero + mark.secs, "x", true);
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    // A price changes often, so that its mark is a tick at the foot.
+    const isPrice = mark.word === "price";
+    ctx.strokeStyle = colour(isPrice ? "--plot" : "--warn");
+    ctx.setLineDash(isPrice ? [] : [4, 4]);
     ctx.beginPath();
-    ctx.moveTo(x, bbox.top);
+    ctx.moveTo(x, isPrice ? bbox.top + bbox.height - 10 * devicePixelRatio : bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
   }
