@@ -7,6 +7,7 @@ mod browser;
 #[cfg(feature = "aws")]
 mod clouds;
 mod devtools;
+mod ended_week;
 mod fit;
 mod job;
 mod job_analysis;

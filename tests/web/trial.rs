@@ -6,7 +6,9 @@ use std::process::Command;
 use lamp_test_support::skipped;
 
 use crate::browser::shown;
+use crate::ended_week;
 use crate::pages::Served;
+use crate::place::Place;
 use crate::six_jobs::{ENDED, STRAY, SixJobs, WAITS};
 
 /// What every face says, in its own layout.
@@ -75,7 +77,8 @@ fn each_face_alone_answers_for_six_jobs_and_an_orphan() {
 /// The largest picture that a page of the documentation carries.
 const PICTURE_BYTES_MAX: usize = 150 * 1024;
 
-fn keep(picture: &std::path::Path, name: &str) {
+/// `page` is the page of the documentation that shows it.
+fn keep(picture: &std::path::Path, name: &str, page: &str) {
     let bytes = std::fs::read(picture).expect("a picture");
     assert!(bytes.starts_with(b"\x89PNG") && bytes.len() > 5_000, "{name}: {}", bytes.len());
     assert!(bytes.len() <= PICTURE_BYTES_MAX, "{name}: {} bytes", bytes.len());
@@ -85,8 +88,8 @@ fn keep(picture: &std::path::Path, name: &str) {
         std::fs::write(&kept, &bytes).expect("written");
     }
     assert!(kept.exists(), "{name} is not in docs/images: LAMP_UPDATE=1 writes it");
-    let readme = std::fs::read_to_string(root.join("README.md")).expect("README.md");
-    assert!(readme.contains(&format!("docs/images/{name}")), "README.md does not show {name}");
+    let text = std::fs::read_to_string(root.join(page)).expect("a page of the documentation");
+    assert!(text.contains(&format!("images/{name}")), "{page} does not show {name}");
 }
 
 #[test]
@@ -106,7 +109,7 @@ fn pictures_of_the_documentation_can_be_made() {
         if shown(&six.place, &page, path, &[size, &shot]).is_none() {
             return;
         }
-        keep(&picture, name);
+        keep(&picture, name, "README.md");
     }
     let text = once.out.replace('&', "&amp;").replace('<', "&lt;");
     six.place.0.write(
@@ -124,7 +127,24 @@ fn pictures_of_the_documentation_can_be_made() {
         .env("HOME", six.place.0.path())
         .output();
     match drawn {
-        Ok(_) => keep(&picture, "top.png"),
+        Ok(_) => keep(&picture, "top.png", "README.md"),
         Err(error) => skipped("chromium", format!("chromium is needed: {error}")),
+    }
+}
+
+#[test]
+fn picture_of_costs_can_be_made() {
+    let place = Place::new("true");
+    ended_week::written(&place);
+    let page = Served::of(&place);
+    let text = page_text(&page.get("/costs").text);
+    // The lost work of an interruption, the idle time, and what spot has saved.
+    for told in ["$0.30", "$0.25", "$14.96"] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+    let picture = place.0.path().join("picture.png");
+    let shot = format!("--screenshot={}", picture.display());
+    if shown(&place, &page, "%2Fcosts", &["--window-size=960,975", &shot]).is_some() {
+        keep(&picture, "web-costs.png", "docs/web.md");
     }
 }
