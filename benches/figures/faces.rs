@@ -18,6 +18,9 @@ const JOBS: usize = 1000;
 /// The number of jobs that still run.
 const RUNNING: usize = 10;
 
+/// The page itself gives up after 90 s.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// A batch a minute.
 const WEEK_BATCHES: u64 = 7 * 24 * 60;
 
@@ -31,26 +34,28 @@ pub fn measure(asked: &Asked) {
     println!("{all} jobs, {RUNNING} of them running; a week of samples: {} MB", bytes / 1_000_000);
     for start in ["empty cache", "second start"] {
         let page = OpenPage::start(asked, &place);
-        let (first, whole) = page.get("/");
-        println!(
-            "overview, {start}: first byte {} ms, {} KB",
-            first.as_millis(),
-            whole.len() / 1000
-        );
+        page.say(&format!("overview, {start}"), "/");
         if start == "second start" {
             continue;
         }
-        let (first, _) = page.get("/");
-        println!("overview, second look: first byte {} ms", first.as_millis());
+        for look in ["second", "third", "fourth"] {
+            // The next look at the records is due.
+            std::thread::sleep(Duration::from_millis(2500));
+            page.say(&format!("overview, {look} look"), "/");
+        }
         let assets = ["style.css", "page.js", "uplot.min.js", "uplot.min.css"];
-        let assets = assets.map(|name| page.get(&format!("/assets/{name}")).1.len());
-        println!("all assets: {} KB", assets.iter().sum::<usize>() / 1000);
+        let assets = assets.map(|name| page.get(&format!("/assets/{name}")));
+        let bytes = assets.iter().flatten().map(|(_, whole)| whole.len());
+        println!("all assets: {} KB", bytes.sum::<usize>() / 1000);
     }
     let page = OpenPage::start(asked, &place);
-    for read in ["first", "second"] {
-        let (first, whole) = page.get(&format!("/job/{week}/plot.json"));
-        println!("plot data, {read}: {} ms, {} KB", first.as_millis(), whole.len() / 1000);
+    for read in ["first", "second", "third"] {
+        page.say(&format!("plot data of a week, {read} read"), &format!("/job/{week}/plot.json"));
+        std::thread::sleep(Duration::from_millis(2500));
     }
+    let memory = kib(page.program.pid(), "status", "VmRSS") / 1024;
+    println!("lamp web after the week: {memory} MiB");
+    drop(page);
     let secs = Duration::from_secs(asked.secs.unwrap_or(30));
     let page = OpenPage::start(asked, &place);
     page.rests("lamp web, no page open", secs);
@@ -107,7 +112,7 @@ fn week_of_samples(place: &Place, job: &str) -> usize {
                  \"gpu_power_watts\":{:.3},\"cpu_percent\":{},\"cpu_percent_min\":null,\"machine_cpu_percent\":{},\"rest_cpu_percent\":{},\
                  \"disk_bytes_per_sec\":{},\"net_bytes_per_sec\":{},\"log_bytes\":80.0,\"progress_marks\":1.0,\"step\":{second}.0,\
                  \"checkpoint_marks\":0.0,\"typing_secs\":null,\"gpu_power_limit_watts\":5600.0,\"gpu_temperature_celsius\":{:.1},\
-                 \"gpu_clock_mhz\":1980.0,\"memory_bytes\":{:.1},\"machine_memory_percent\":{},\"disk_free_bytes\":{:.1},\"at\":\"{at}\"}}",
+                 \"gpu_clock_mhz\":1980.0,\"memory_bytes\":{:.1},\"machine_memory_percent\":{},\"disk_free_bytes\":{:.1}{},\"at\":\"{at}\"}}",
                 second as f64 + drawn() * 1e-3,
                 1.0 + drawn() * 1e-4,
                 90.0 + drawn() * 10.0,
@@ -123,6 +128,7 @@ fn week_of_samples(place: &Place, job: &str) -> usize {
                 1e11 + (drawn() * 1e9).floor(),
                 30.0 + drawn(),
                 1e12 - (drawn() * 1e9).floor(),
+                if second % 10 == 0 { each_gpu(&mut drawn) } else { String::new() },
             );
         }
         let packed = zstd::bulk::compress(rows.as_bytes(), 3).expect("it packs");
@@ -131,6 +137,25 @@ fn week_of_samples(place: &Place, job: &str) -> usize {
             .expect("our folder can be written");
     }
     bytes
+}
+
+/// The eight GPUs of a sample, each with the process that holds it.
+fn each_gpu(drawn: &mut impl FnMut() -> f64) -> String {
+    let gpus = (0..8).map(|index| {
+        format!(
+            "{{\"index\":{index},\"name\":\"NVIDIA H100 80GB HBM3\",\"util_percent\":{:.0}.0,\
+             \"memory_used_mib\":{:.0},\"memory_total_mib\":81559,\"power_watts\":{:.3},\
+             \"temperature_celsius\":{:.0}.0,\"power_limit_watts\":700.0,\"clock_mhz\":1980.0,\
+             \"throttled_by\":[],\"ecc_uncorrected\":0,\"processes\":[{{\"pid\":{},\
+             \"name\":\"python\",\"memory_mib\":75000,\"of_workload\":true}}]}}",
+            90.0 + drawn() * 10.0,
+            75_000.0 + drawn() * 100.0,
+            600.0 + drawn() * 90.0,
+            60.0 + drawn() * 9.0,
+            4000 + index,
+        )
+    });
+    format!(",\"gpus\":[{}]", gpus.collect::<Vec<_>>().join(","))
 }
 
 /// `lamp web` and the way to it.
@@ -168,16 +193,37 @@ impl OpenPage {
         stream
     }
 
-    /// The time to the first byte, and the whole answer.
-    fn get(&self, path: &str) -> (Duration, Vec<u8>) {
+    /// The time to the first byte, and the whole answer; or why there is none.
+    fn get(&self, path: &str) -> Result<(Duration, Vec<u8>), String> {
         let began = Instant::now();
         let mut stream = self.ask(path);
+        let silent = |_| format!("no answer in {} s", began.elapsed().as_secs());
+        stream.set_read_timeout(Some(PATIENCE)).map_err(silent)?;
         let mut answer = vec![0];
-        stream.read_exact(&mut answer).expect("it answers");
+        stream.read_exact(&mut answer).map_err(silent)?;
         let first = began.elapsed();
-        stream.read_to_end(&mut answer).expect("it answers");
-        assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
-        (first, answer)
+        stream.read_to_end(&mut answer).map_err(silent)?;
+        let status = String::from_utf8_lossy(answer.get(9..12).unwrap_or_default()).into_owned();
+        match status.as_str() {
+            "200" => Ok((first, answer)),
+            "504" => Err(format!("no answer in {} s", first.as_secs())),
+            status => Err(format!("status {status} after {} s", first.as_secs())),
+        }
+    }
+
+    /// Prints how long an answer takes, and the processor time of the page for it.
+    fn say(&self, name: &str, path: &str) {
+        let before = used(self.program.pid());
+        let answer = self.get(path);
+        let cpu = (used(self.program.pid()) - before).as_millis();
+        match answer {
+            Ok((first, whole)) => println!(
+                "{name}: first byte {} ms, {cpu} ms of a core, {} KB",
+                first.as_millis(),
+                whole.len() / 1000
+            ),
+            Err(why) => println!("{name}: {why}, {cpu} ms of a core"),
+        }
     }
 
     fn rests(&self, name: &str, time: Duration) {
