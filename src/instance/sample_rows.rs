@@ -5,7 +5,7 @@
 //!                    in another shape ─> serde ─> row, or left out
 //! ```
 //! A week of eight GPUs is 600 MB of text. `serde` needs twice as long, because it builds each
-//! process of each GPU. No plot and no table of samples shows those, so they are skipped here.
+//! process of each GPU. Plots and tables of samples show none of those, so they are skipped here.
 
 use jiff::Timestamp;
 

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Attempts whose prices are kept. A person has few pages open.
 const ATTEMPTS_MAX: usize = 32;
 
-/// The time in which a machine was of a pool. No end: it still runs.
+/// When a machine ran in its pool. No end: it still runs.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolTime {
     pub from: Timestamp,
