@@ -1,6 +1,6 @@
 //! A gang on machines of a false AWS: one launch for all ranks, real agents, and a bill for each.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use super::place::{end, wait_until};
 use super::prove::Account;
@@ -41,26 +41,8 @@ fn launches(account: &Account) -> usize {
     calls.iter().filter(|call| !call.params.contains_key("DryRun")).count()
 }
 
-/// The agent of a machine, as its first boot starts it.
 fn boot(account: &Account, seen: &Seen) -> Child {
-    let imds = FalseImds::default();
-    imds.is(&seen.id, &seen.kind, &seen.zone, seen.launched);
-    imds.tagged(&seen.tags);
-    imds.says("meta-data/ami-launch-index", seen.item.at("amiLaunchIndex"));
-    let folder = account.place.0.path().join(&seen.id);
-    Command::new(env!("CARGO_BIN_EXE_lamp-agent"))
-        .args(["boot", "--then", "exit"])
-        .envs(account.ec2.env())
-        .env("HOME", account.place.0.path().join("home"))
-        .env("XDG_STATE_HOME", folder.join("state"))
-        .env("XDG_CACHE_HOME", folder.join("cache"))
-        .env("LAMP_JOB_ROOT", format!("s3://lamplighter-{}-us-east-1", account.ec2.account()))
-        .env("LAMP_JOB_ROOT_REGION", "us-east-1")
-        .env("AWS_EC2_METADATA_SERVICE_ENDPOINT", imds.listen())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the agent was built for this test")
+    account.boot(seen, &FalseImds::default())
 }
 
 /// The ranks of the only gang.

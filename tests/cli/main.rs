@@ -5,6 +5,8 @@
 mod alarms;
 mod apply;
 mod attention;
+#[cfg(feature = "aws")]
+mod aws_machines;
 mod check;
 mod check_market;
 #[cfg(feature = "aws")]
@@ -98,6 +100,8 @@ mod told;
 #[cfg(feature = "top")]
 mod top;
 mod tune;
+#[cfg(feature = "aws")]
+mod tune_aws;
 #[cfg(feature = "aws")]
 mod uninit;
 mod unreadable;

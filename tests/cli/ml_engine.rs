@@ -303,6 +303,46 @@ fn hyperparameters_of_the_config_search_and_are_described() {
     assert_eq!((&best["trialId"], &best["state"]), (&"2".into(), &"SUCCEEDED".into()));
 }
 
+/// The columns of gcloud, and its exit code: 1 unless the job has succeeded.
+const STREAMED: &str = r#"
+set -eu
+gcloud() { "$LAMP" "$@"; }
+submit() { name=$1; module=$2; shift 2; gcloud ml-engine jobs submit training $name --stream-logs --job-dir gs://bucket/run --package-path trainer --module-name $module "$@"; }
+submit plain trainer.task
+submit search trainer.tuned --config hptuning.yaml -- --offset 2
+if submit fails trainer.none; then exit 9; else echo "code $?"; fi
+"#;
+
+#[test]
+fn submit_with_stream_logs_prints_the_columns_of_gcloud() {
+    let Some(folder) = python_folder() else {
+        return skipped("python", "there is no Python with setuptools, venv and ensurepip");
+    };
+    let sandbox = trainer();
+    sandbox.write("trainer/tuned.py", TUNED);
+    sandbox.write("hptuning.yaml", SEARCH);
+    sandbox.write("streamed.sh", STREAMED);
+    let ended = sandbox.end(&mut script(&sandbox, "streamed.sh", &folder));
+    if is_offline(&ended) {
+        return skipped("python", "pip cannot fetch `wheel`, which this Python lacks");
+    }
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let lines: Vec<Vec<&str>> = ended.out.lines().map(|line| line.split('\t').collect()).collect();
+    let has = |trial: &str, message: &str| {
+        lines.iter().any(|columns| {
+            columns.len() == 5
+                && columns[0] == "INFO"
+                && columns[2..] == ["master-replica-0", trial, message]
+        })
+    };
+    assert!(has("", "environment cloud"), "{}", ended.out);
+    for depth in 1..=3 {
+        let message = format!("trial {depth} depth {depth} url gs://bucket/run/{depth}");
+        assert!(has(&depth.to_string(), &message), "{message}: {}", ended.out);
+    }
+    assert!(ended.out.ends_with("code 1\n"), "{}", ended.out);
+}
+
 #[test]
 fn mistakes_of_a_search_are_refused_with_their_lines() {
     let sandbox = trainer();

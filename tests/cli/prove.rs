@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::lost::{ALL_TRIES, lose_the_spec};
 use super::place::{Place, end, signal, wait_until};
 use lamp_test_support::ec2::{FalseEc2, Fault, Options, Seen, State, base64};
+use lamp_test_support::imds::FalseImds;
 
 /// Longer than any test is slow: who waits for it has failed.
 pub(super) const NEVER: &str = "30m";
@@ -76,6 +77,27 @@ impl Account {
         wait_until("the machines are launched", || {
             Some(self.ec2.instances()).filter(|seen| seen.len() == number)
         })
+    }
+
+    /// The agent of a machine, as its first boot starts it.
+    pub(super) fn boot(&self, seen: &Seen, imds: &FalseImds) -> Child {
+        imds.is(&seen.id, &seen.kind, &seen.zone, seen.launched);
+        imds.tagged(&seen.tags);
+        imds.says("meta-data/ami-launch-index", seen.item.at("amiLaunchIndex"));
+        let folder = self.place.0.path().join(&seen.id);
+        Command::new(env!("CARGO_BIN_EXE_lamp-agent"))
+            .args(["boot", "--then", "exit"])
+            .envs(self.ec2.env())
+            .env("HOME", self.place.0.path().join("home"))
+            .env("XDG_STATE_HOME", folder.join("state"))
+            .env("XDG_CACHE_HOME", folder.join("cache"))
+            .env("LAMP_JOB_ROOT", format!("s3://lamplighter-{}-us-east-1", self.ec2.account()))
+            .env("LAMP_JOB_ROOT_REGION", "us-east-1")
+            .env("AWS_EC2_METADATA_SERVICE_ENDPOINT", imds.listen())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the agent was built for this test")
     }
 
     pub(super) fn object(&self, key: &str) -> Option<Value> {

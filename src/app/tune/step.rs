@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::engine_question::{PastTrial, chosen, engine_fault, question};
 use super::memory::{KnownTrial, TuneMemory};
-use crate::app::record_errors::record_fault;
+use crate::app::record_errors::{record_fault, wish_fault};
 use crate::app::{ExitCode, Fault};
 use crate::controller::{Controller, applied_id};
 use crate::job::{
@@ -20,6 +20,7 @@ use crate::job::{
 };
 use crate::jobdir::JobDir;
 use crate::market::Usd;
+use crate::policy::Wishes;
 use crate::policy::tune::next_trial::{
     BudgetVerdict, NextTrial, TrialValues, fits_budget, next_trial,
 };
@@ -48,6 +49,8 @@ pub struct TuneStep {
     pub running: Vec<JobId>,
     /// All trials have ended, and no other will start.
     pub is_over: bool,
+    /// Why no further trial could start now. The next step tries again.
+    pub trouble: Option<Fault>,
 }
 
 /// The values of a trial, and how they were chosen.
@@ -80,7 +83,18 @@ impl TuneDriver<'_> {
         if self.memory.tuning.tune.early_stop != EarlyStop::Off {
             step.said.extend(self.stop_early().await?);
         }
-        while self.memory.end.is_none() && self.advance(&mut step).await? {}
+        while self.memory.end.is_none() {
+            match self.advance(&mut step).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                // The sentences so far are told all the same.
+                Err(fault) if fault.code == ExitCode::UNREACHABLE => {
+                    step.trouble = Some(fault);
+                    break;
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
         step.running = self.memory.running().map(|known| known.trial.job.job.clone()).collect();
         step.is_over = self.memory.end.is_some() && step.running.is_empty();
         Ok(step)
@@ -113,12 +127,20 @@ impl TuneDriver<'_> {
     /// Writes the ends of trials, and makes the jobs that a killed driver had decided.
     async fn mend(&mut self) -> Result<(), Fault> {
         let dir = self.memory.dir.clone();
+        let end = self.memory.end.as_ref();
+        let is_stopped = end.is_some_and(|end| end.because == TuningEndedBecause::UserStopped);
         for known in self.memory.trials.values_mut() {
             if let Some(end) = known.end.as_ref().filter(|_| !known.is_end_kept) {
                 let kept = dir.end_trial(end).await.map_err(|error| record_fault(&error))?;
                 (known.end, known.is_end_kept) = (Some(kept), true);
             }
             if known.end.is_none() && !known.is_made {
+                if is_stopped {
+                    // The user's stop may have come before this trial was there.
+                    let job =
+                        JobDir::new(Arc::clone(&self.memory.store), known.trial.job.job.clone());
+                    stop_unless_asked(&job, &self.by, self.clock).await?;
+                }
                 dir.make_job(&known.trial.job).await.map_err(|error| record_fault(&error))?;
             }
             known.is_made = true;
@@ -139,7 +161,7 @@ impl TuneDriver<'_> {
         };
         let TrialChoice { params, reason, again_of } = self.choose(number, values).await?;
         let job = self.job_of(number, &params);
-        let most_usd = self.most_of(&job).await;
+        let most_usd = self.most_of(&job).await?;
         match fits_budget(&self.memory.tuning.tune, &stands, most_usd) {
             BudgetVerdict::Fits => {}
             BudgetVerdict::Waits => return Ok(false),
@@ -267,8 +289,7 @@ impl TuneDriver<'_> {
         let record = TrialPruned { format: RECORD_FORMAT, number, at, by, reason: reason.clone() };
         self.memory.dir.prune(&record).await.map_err(|error| record_fault(&error))?;
         let job = JobDir::new(Arc::clone(&self.memory.store), known.trial.job.job.clone());
-        let asked = job.insist_on(Wish::Stop, &self.by, &**self.clock).await;
-        asked.map_err(|error| crate::app::record_errors::wish_fault(&error, job.job()))?;
+        stop_unless_asked(&job, &self.by, self.clock).await?;
         Ok(format!("trial {number} is {reason}"))
     }
 
@@ -306,16 +327,34 @@ impl TuneDriver<'_> {
         }
     }
 
-    /// The most that the job can cost; `None`: unlimited, or no machine can be planned now.
-    async fn most_of(&self, job: &ResolvedSpec) -> Option<Usd> {
+    /// The most that the job can cost; `None`: unlimited.
+    ///
+    /// # Errors
+    /// Fails when a budget needs the figure, and no machine can be planned now.
+    async fn most_of(&self, job: &ResolvedSpec) -> Result<Option<Usd>, Fault> {
+        let own_budget = job.spec.limits.budget;
         match self.controller.first_plan(job).await {
-            Ok(planned) => planned.most_job.usd,
+            Ok(planned) => Ok(planned.most_job.usd),
+            Err(error) if own_budget.is_none() && self.memory.tuning.tune.budget.is_some() => {
+                Err(Fault::from_error(ExitCode::UNREACHABLE, &error)
+                    .meaning("no further trial is started; running ones go on"))
+            }
             Err(error) => {
                 tracing::debug!(job = %job.job, "its cost is not known before it starts: {error}");
-                job.spec.limits.budget
+                Ok(own_budget)
             }
         }
     }
+}
+
+/// Asks a job to stop, once.
+async fn stop_unless_asked(job: &JobDir, by: &str, clock: &ClockHandle) -> Result<(), Fault> {
+    let requests = job.requests().await.map_err(|error| record_fault(&error))?;
+    if Wishes::of(&requests).end.is_some() {
+        return Ok(());
+    }
+    let asked = job.insist_on(Wish::Stop, by, &**clock).await;
+    asked.map(drop).map_err(|error| wish_fault(&error, job.job()))
 }
 
 fn no_combination() -> Fault {

@@ -74,7 +74,7 @@ pub async fn run(args: &Args, gcloud: &GcloudFlags, context: &Context) -> Result
 async fn cancel(one: &OneJob, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     if let Some(memory) = find_tuning(&store, &one.job).await? {
-        return tune::stop(&memory.tuning.name, context).await;
+        return tune::end(&memory.tuning.name, Wish::Cancel, context).await;
     }
     let args = stop::Args {
         jobs: vec![one.job.clone()],

@@ -19,7 +19,7 @@ use crate::jobdir::{JobDir, JobDirError};
 use crate::wire::StoreHandle;
 
 /// The service named the tasks of a job so. A job has one log here.
-const TASK: &str = "master-replica-0";
+pub const TASK: &str = "master-replica-0";
 
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
@@ -63,7 +63,10 @@ fn say_unused(args: &Args, context: &Context) {
 }
 
 /// The logs of all trials, until the tuning has ended. Another process drives it.
-async fn stream_trials(context: &Context, mut memory: TuneMemory) -> Result<ExitCode, Fault> {
+///
+/// # Errors
+/// Fails when the job root does not answer.
+pub async fn stream_trials(context: &Context, mut memory: TuneMemory) -> Result<ExitCode, Fault> {
     let store: StoreHandle = memory.store.clone();
     let mut logs: BTreeMap<u32, TrialLog> = BTreeMap::new();
     loop {

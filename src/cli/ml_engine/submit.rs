@@ -11,18 +11,22 @@ use serde_json::json;
 
 use super::document;
 use super::gcloud_flags::GcloudFlags;
+use super::stream_logs;
 use super::training_flags::Args as TrainingArgs;
 use crate::app::find_job;
 use crate::app::submit::config_yaml::{self, TrainingFile};
 use crate::app::submit::job_text::{self, JobDirAs, LaunchTerms};
 use crate::app::submit::job_view;
 use crate::app::submit::package_build::{self, BuildFolder, PackageSource};
+use crate::app::submit::search_view::find_tuning;
 use crate::app::submit::training_job::{self, TrainingJob};
+use crate::app::submit::training_state::TrainingState;
 use crate::app::submit::user_python::UserPython;
 use crate::app::tune::begin::{self, TuningAgain};
+use crate::cli::output::log_columns::LogColumns;
 use crate::cli::output::printer::shell_word;
 use crate::cli::run::run::{self, DetachText, NameUse};
-use crate::cli::shell::ctrl_c::{gone_before, unless_left_early};
+use crate::cli::shell::ctrl_c::{LeaveSignals, gone_before, unless_left_early};
 use crate::cli::shell::flags::{EndFlags, JobFlags, MachineFlags};
 use crate::cli::shell::job_root;
 use crate::cli::tune::tune;
@@ -84,7 +88,13 @@ async fn submit(
     let folder = BuildFolder::new(&wire::random_token())?;
     let prepared = prepare(args, &job, cloud, &folder, context)?;
     let code = match &job.search {
-        Some(_) if !args.launch.dry_run => tune::run(&as_tuning(prepared), context).await?,
+        Some(_) if !args.launch.dry_run => {
+            let begun = tune::run(&as_tuning(prepared, args.stream_logs), context).await?;
+            match args.stream_logs && begun == ExitCode::SUCCESS {
+                true => stream_search(&job.name, context).await?,
+                false => begun,
+            }
+        }
         Some(search) => {
             let (trials, parallel) = (search.trials, search.parallel);
             let words = format!("the plan of one trial; {trials} trials, {parallel} at a time");
@@ -251,18 +261,36 @@ fn run_args(args: &TrainingArgs, job: &TrainingJob, file: &Path) -> run::Args {
             .map(Into::into),
         names: NameUse::Once,
         detach_text: DetachText::Nothing,
+        log_columns: args.stream_logs.then(|| LogColumns::new(stream_logs::TASK, None)),
     }
 }
 
 /// The same job, tried with other values each time.
-fn as_tuning(run: run::Args) -> tune::Args {
+fn as_tuning(run: run::Args, is_watched: bool) -> tune::Args {
     tune::Args {
         act: None,
         job: run.job,
-        detach: run.detach,
+        // Another process drives it, also while its logs are shown here.
+        detach: true,
+        unproven: run.unproven || is_watched,
         again: TuningAgain::Refused,
         detach_text: run.detach_text,
     }
+}
+
+/// The logs of all trials until the tuning has ended. It goes on if the user leaves.
+async fn stream_search(name: &str, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open_existing(context).await?;
+    let mut left = LeaveSignals::listen();
+    if let Some(memory) = find_tuning(&store, name).await? {
+        tokio::select! {
+            streamed = stream_logs::stream_trials(context, memory) => streamed?,
+            () = left.heard() => return Ok(ExitCode::CTRL_C),
+        };
+    }
+    let view = job_view::read(&store, name, context.clock.now()).await?;
+    let has_succeeded = view.state == TrainingState::Succeeded;
+    Ok(if has_succeeded { ExitCode::SUCCESS } else { ExitCode::of_workload(1) })
 }
 
 /// What gcloud printed: sentences for people, then the document.

@@ -27,6 +27,7 @@ use crate::market::{Catalog, CloudKind, Offer, Region};
 use crate::policy::account::setup_plan::Lack;
 use crate::policy::purchase::bid;
 use crate::policy::purchase::ranking::Ranked;
+use crate::policy::tune::tuning_cost::TuningCost;
 use crate::wire::{self, StoreHandle};
 
 /// Rows of the table; `-o json` has all.
@@ -89,6 +90,8 @@ impl Shipped {
         let is_refused =
             self.over_a_cap.is_some() || out_of_reach.as_ref().is_some_and(OutOfReach::is_late);
         let code = if is_refused { ExitCode::REFUSED } else { ExitCode::UNREACHABLE };
+        let tuning = submission.loaded.tune.as_ref();
+        let tuning = tuning.map(|tune| TuningCost::of(tune, self.planned.most_job.usd));
         if context.is_machine_output() {
             let unanswered = self.fault.sentence();
             context.printer.json(&PlanDocument {
@@ -97,6 +100,7 @@ impl Shipped {
                 hours,
                 next,
                 out_of_reach: out_of_reach.as_ref(),
+                tuning: tuning.as_ref(),
                 ..self.document(lacks, &unanswered)
             });
             return code;
@@ -107,7 +111,8 @@ impl Shipped {
         context.printer.prose(2, catalogue());
         context.printer.line(format!("\n{}\n", self.table(context.printer.columns(Stream::Out))));
         let hours = hours.map(|hours| hours.sentence(&self.planned.plan));
-        for line in self.lines().into_iter().chain(hours) {
+        let tuning = tuning.map(|tuning| tuning.for_plan());
+        for line in self.lines().into_iter().chain(tuning).chain(hours) {
             context.printer.prose(2, line);
         }
         account_ready::warn(context, lacks, Some(self.planned.plan.offer.region.as_str()));
@@ -182,6 +187,7 @@ impl Shipped {
             market: None,
             cadence: None,
             out_of_reach: None,
+            tuning: None,
         }
     }
 

@@ -21,6 +21,7 @@ use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::Planned;
 use crate::job::{Finding, Plan};
 use crate::market::CloudKind;
+use crate::policy::tune::tuning_cost::TuningCost;
 
 /// Show which machine a job would get and the most that it can cost
 #[derive(Clone, Debug, ClapArgs)]
@@ -82,6 +83,7 @@ pub async fn show(
     }
     let forecast = Forecast::of(&planned, &spec.spec, context.clock.now());
     let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
+    let tuning = loaded.tune.as_ref().map(|tune| TuningCost::of(tune, most_job.usd));
     let (permissions, exceeded) = tokio::join!(
         LaunchPermissions::asked(&controller, &spec.spec, &planned),
         bid_text::BidHistory::asked(&controller, plan, context.clock.now())
@@ -149,6 +151,7 @@ pub async fn show(
             market: forecast.as_ref(),
             cadence: cadence.as_ref(),
             out_of_reach: out_of_reach.as_ref(),
+            tuning: tuning.as_ref(),
         });
         return Ok(code);
     }
@@ -164,6 +167,7 @@ pub async fn show(
     let hours = HoursCost::of(&spec.spec, plan, hours);
     gang_cost::line(&spec.spec, &planned)
         .into_iter()
+        .chain(tuning.as_ref().map(TuningCost::for_plan))
         .chain(hours.map(|hours| hours.sentence(plan)))
         .for_each(|line| context.printer.prose(2, line));
     if let Some(unknown) = exceeded.as_ref().and_then(bid_text::BidHistory::unknown) {

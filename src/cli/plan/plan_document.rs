@@ -16,6 +16,7 @@ use crate::market::{Offer, Quota, Usd, UsdPerHour};
 use crate::policy::account::setup_plan::Lack;
 use crate::policy::purchase::job_cost_bound::MostBy;
 use crate::policy::purchase::ranking::Ranked;
+use crate::policy::tune::tuning_cost::TuningCost;
 
 /// What `lamp plan -o json` prints. The field names are an interface (docs/cli-json.md).
 #[derive(Serialize)]
@@ -77,6 +78,8 @@ pub struct PlanDocument<'a> {
     pub cadence: Option<&'a CadenceShown>,
     /// A limit that ends the job before its work is done.
     pub out_of_reach: Option<&'a OutOfReach>,
+    /// With [tune]: all trials together.
+    pub tuning: Option<&'a TuningCost>,
 }
 
 /// Where the prices come from.

@@ -127,6 +127,11 @@ impl<'a> Attached<'a> {
         self
     }
 
+    /// What it was made of.
+    pub fn shown(&self) -> (&'a Context, &'a JobDir) {
+        (self.context, self.dir)
+    }
+
     /// The log in columns, also in machine formats.
     #[must_use]
     pub fn in_columns(mut self, columns: LogColumns) -> Self {

@@ -17,6 +17,7 @@ use crate::app::gang::member_specs::seat_leader;
 use crate::app::record_errors;
 use crate::cli::account::proof_gate;
 use crate::cli::control::outputs;
+use crate::cli::output::log_columns::LogColumns;
 use crate::cli::output::progress::with_progress;
 use crate::cli::plan::account_ready;
 use crate::cli::plan::first_plan;
@@ -78,6 +79,10 @@ pub struct Args {
     /// The text of a run that returns at once.
     #[arg(skip)]
     pub detach_text: DetachText,
+
+    /// The log in the columns of gcloud; `None`: as it is.
+    #[arg(skip)]
+    pub log_columns: Option<LogColumns>,
 }
 
 /// Whether several jobs may have a name.
@@ -228,7 +233,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             .map(|code| if has_left { ExitCode::CTRL_C } else { code });
     }
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", dir.job()));
-    match stand_beside(context, &workstation, &controller, &dir, memory, &mut left).await? {
+    let mut attached = Attached::new(context, &dir);
+    if let Some(columns) = args.log_columns.clone() {
+        attached = attached.in_columns(columns);
+    }
+    match stand_beside(attached, &workstation, &controller, memory, &mut left).await? {
         Some(receipt) => {
             let code = end(context, &dir, &receipt, args.outputs.as_deref()).await;
             gang_members::tell_end(context, &dir).await;
@@ -316,14 +325,14 @@ pub async fn launch(
 
 /// Drives the job and shows it. `None`: the user detached, and another process drives it.
 pub async fn stand_beside(
-    context: &Context,
+    mut attached: Attached<'_>,
     workstation: &Workstation,
     controller: &Controller,
-    dir: &JobDir,
     memory: JobMemory,
     left: &mut LeaveSignals,
 ) -> Result<Option<Receipt>, Fault> {
-    let ended = Attached::new(context, dir).follow_and_drive_on(controller, memory, left).await;
+    let ended = attached.follow_and_drive_on(controller, memory, left).await;
+    let (context, dir) = attached.shown();
     match &ended {
         Ok(Some(_)) => {}
         Ok(None) => leave(context, workstation, dir)?,

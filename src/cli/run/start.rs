@@ -14,6 +14,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use serde_json::json;
 
+use super::attach::Attached;
 use super::gang_members::{self, GangStart};
 use super::start_code::{self, CodeArgs};
 use super::{nested_run, packed_job, run};
@@ -245,7 +246,8 @@ async fn stand_beside(
         return run::detach(context, workstation, next);
     }
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", next.job()));
-    match run::stand_beside(context, workstation, controller, next, memory, left).await? {
+    let attached = Attached::new(context, next);
+    match run::stand_beside(attached, workstation, controller, memory, left).await? {
         Some(receipt) => {
             let code = run::end(context, next, &receipt, args.outputs.as_deref()).await;
             gang_members::tell_end(context, next).await;

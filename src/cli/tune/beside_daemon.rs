@@ -72,6 +72,7 @@ async fn look<'a>(
                 if step.is_over {
                     *slot = None;
                 }
+                failed = step.trouble.or(failed);
             }
             Err(fault) => failed = Some(fault),
         }

@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -17,12 +18,13 @@ use crate::app::drive as app_drive;
 use crate::app::tune::memory::TuneMemory;
 use crate::app::tune::step::{TuneDriver, TuneStep};
 use crate::app::tune::view::TuneView;
+use crate::cli::account::proof_gate;
 use crate::cli::shell::ctrl_c::LeaveSignals;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::Controller;
 use crate::job::{JobId, Tuning, TuningEndedBecause};
-use crate::market::Zone;
+use crate::market::{CloudKind, Zone};
 use crate::wire::Workstation;
 
 /// Between two looks at running trials in a folder: an agent reports every five seconds.
@@ -65,6 +67,7 @@ pub async fn drive(context: &Context, memory: TuneMemory) -> Result<ExitCode, Fa
         }
         None => {
             hand_over(context, &driver.memory)?;
+            warn_unproven(context, &workstation, &driver.memory).await;
             Ok(ExitCode::CTRL_C)
         }
     }
@@ -105,32 +108,54 @@ async fn steps(context: &Context, driver: &mut TuneDriver<'_>) -> Result<(), Fau
     let pause = if driver.memory.store.is_folder() { LOOK_HOME } else { LOOK_AWAY };
     let controller: &Controller = driver.controller;
     let (mut driving, mut driven) = (FuturesUnordered::new(), BTreeSet::new());
+    let mut trouble = String::new();
     loop {
-        let TuneStep { said, running, is_over } = driver.step().await?;
-        said.into_iter().for_each(|sentence| context.printer.note(sentence));
-        if is_over {
+        let stepped = {
+            // A plan takes seconds at AWS. The running jobs are driven meanwhile.
+            let mut step = pin!(driver.step());
+            loop {
+                tokio::select! {
+                    stepped = &mut step => break stepped,
+                    Some(undriven) = driving.next() => say_undriven(context, undriven),
+                }
+            }
+        };
+        let step = match stepped {
+            Ok(step) => step,
+            Err(fault) if fault.code == ExitCode::UNREACHABLE => {
+                TuneStep { trouble: Some(fault), ..TuneStep::default() }
+            }
+            Err(fault) => return Err(fault),
+        };
+        step.said.into_iter().for_each(|sentence| context.printer.note(sentence));
+        if step.is_over {
             return Ok(());
         }
-        for job in running {
+        for job in step.running {
             if driven.insert(job.clone()) {
                 driving.push(drive_one(controller, job));
             }
         }
+        let text = step.trouble.map(|fault| fault.sentence()).unwrap_or_default();
+        if !text.is_empty() && text != trouble {
+            context.printer.warn(format!("trying again: {text}"));
+        }
+        trouble = text;
         tokio::select! {
-            Some((job, ended)) = driving.next() => if let Err(error) = ended {
-                context.printer.warn(format!("job {job} is not driven: {error}"));
-            },
+            Some(undriven) = driving.next() => say_undriven(context, undriven),
             () = context.clock.sleep(pause) => {}
         }
     }
 }
 
-async fn drive_one(
-    controller: &Controller,
-    job: JobId,
-) -> (JobId, Result<(), crate::controller::DriveError>) {
-    let ended = controller.drive(&job).await.map(drop);
-    (job, ended)
+/// Drives a job to its end. A sentence if it cannot.
+async fn drive_one(controller: &Controller, job: JobId) -> Option<String> {
+    let error = controller.drive(&job).await.err()?;
+    Some(format!("job {job} is not driven: {error}"))
+}
+
+fn say_undriven(context: &Context, undriven: Option<String>) {
+    undriven.into_iter().for_each(|sentence| context.printer.warn(sentence));
 }
 
 /// Starts a process that goes on with the tuning.
@@ -155,6 +180,15 @@ pub fn hand_over(context: &Context, memory: &TuneMemory) -> Result<(), Fault> {
         .printer
         .hint(format!("`lamp tune status {name}` shows it, `lamp tune stop {name}` ends it"));
     Ok(())
+}
+
+/// Nothing may have shown that machines at AWS end by themselves.
+async fn warn_unproven(context: &Context, workstation: &Workstation, memory: &TuneMemory) {
+    let machine = &memory.tuning.spec.machine;
+    if machine.cloud != CloudKind::Local {
+        let regions = workstation.aws_regions(&machine.regions).await.into_iter().collect();
+        proof_gate::warn(context, workstation, &memory.store, &regions).await;
+    }
 }
 
 fn leave_jobs(context: &Context, memory: &TuneMemory) -> Result<(), Fault> {

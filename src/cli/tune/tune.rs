@@ -6,7 +6,8 @@ use clap::{Args as ClapArgs, Subcommand};
 use serde_json::json;
 
 use super::optuna::engine;
-use super::{drive, show};
+use super::{drive, launch_check, show};
+use crate::app::text::verb;
 use crate::app::tune::begin::{TuningAgain, begin, tuning_name, tuning_of};
 use crate::app::tune::engine_question::engine_fault;
 use crate::app::tune::memory::TuneMemory;
@@ -37,6 +38,10 @@ pub struct Args {
     #[arg(short, long)]
     pub detach: bool,
 
+    /// Leave machines at AWS alone although nothing has shown lately that they end by themselves
+    #[arg(long)]
+    pub unproven: bool,
+
     /// How a tuning of this name is treated.
     #[arg(skip)]
     pub again: TuningAgain,
@@ -58,6 +63,8 @@ pub enum TuneCommand {
     Export(show::ExportArgs),
     /// Start no more trials, and stop the running ones
     Stop(NameArgs),
+    /// Start no more trials, and end the running ones at once, without a checkpoint
+    Cancel(NameArgs),
     /// Go on with a tuning that no process drives
     Drive(NameArgs),
     /// Make a Python environment with Optuna in the cache
@@ -79,7 +86,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Some(TuneCommand::List) => show::list(context).await,
         Some(TuneCommand::Best(args)) => show::best(&args.name, context).await,
         Some(TuneCommand::Export(args)) => show::export(args, context).await,
-        Some(TuneCommand::Stop(args)) => stop(&args.name, context).await,
+        Some(TuneCommand::Stop(args)) => end(&args.name, Wish::Stop, context).await,
+        Some(TuneCommand::Cancel(args)) => end(&args.name, Wish::Cancel, context).await,
         Some(TuneCommand::Drive(args)) => {
             let store = job_root::open_existing(context).await?;
             drive::drive(context, TuneMemory::open(&store, &args.name).await?).await
@@ -92,6 +100,7 @@ async fn begin_or_go_on(args: &Args, context: &Context) -> Result<ExitCode, Faul
     let submission = args.job.prepare(context)?;
     let Some(tune) = submission.loaded.tune.clone() else { return Err(no_table()) };
     preflight::refuse_cloud(submission.loaded.spec.machine.cloud)?;
+    let needs_proof = args.detach && !args.unproven;
     if tune.needs_engine() {
         // Before anything is written or billed.
         let checked = engine(context).version().await;
@@ -102,6 +111,7 @@ async fn begin_or_go_on(args: &Args, context: &Context) -> Result<ExitCode, Faul
         // Before anything is written: its trials are read again by each driver.
         TuneMemory::open(&store, earlier).await?;
     }
+    launch_check::check(context, &submission, &tune, needs_proof).await?;
     let name = make(context, &submission, &tune, args.again).await?;
     let memory = TuneMemory::open(&store, &name).await?;
     if args.detach {
@@ -154,11 +164,11 @@ async fn set_up(context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Records that no more trials start, then asks the running ones to stop.
+/// Records that no more trials start, then asks the running ones to stop or to cancel.
 ///
 /// # Errors
 /// Fails when the tuning is missing, or the job root is unreachable.
-pub async fn stop(name: &str, context: &Context) -> Result<ExitCode, Fault> {
+pub async fn end(name: &str, wish: Wish, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let workstation = job_root::workstation(context)?;
     let memory = TuneMemory::open(&store, name).await?;
@@ -175,9 +185,9 @@ pub async fn stop(name: &str, context: &Context) -> Result<ExitCode, Fault> {
     let mut asked = Vec::new();
     for known in memory.running() {
         let dir = JobDir::new(store.clone(), known.trial.job.job.clone());
-        let wished = dir.insist_on(Wish::Stop, &workstation.name, &*context.clock).await;
+        let wished = dir.insist_on(wish, &workstation.name, &*context.clock).await;
         wished.map_err(|error| record_errors::wish_fault(&error, dir.job()))?;
-        app_stop::see_it_through(&terminal.session(&store)?, &dir, Wish::Stop);
+        app_stop::see_it_through(&terminal.session(&store)?, &dir, wish);
         asked.push(dir.job().clone());
     }
     if context.is_machine_output() {
@@ -186,7 +196,7 @@ pub async fn stop(name: &str, context: &Context) -> Result<ExitCode, Fault> {
     }
     context.printer.note(format!("no more trials of `{name}` start: {}", end.reason));
     for job in &asked {
-        context.printer.note(format!("asked {job} to stop"));
+        context.printer.note(format!("asked {job} to {}", verb(wish)));
     }
     context.printer.hint(format!("`lamp tune status {name}` shows how it stands"));
     Ok(ExitCode::SUCCESS)

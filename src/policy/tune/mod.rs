@@ -13,3 +13,4 @@ pub mod random;
 pub mod space_check;
 pub mod trial_command;
 pub mod trial_fate;
+pub mod tuning_cost;

@@ -1,0 +1,81 @@
+//! The checks before a tuning begins: those of `lamp run`, for one of its trials.
+
+use std::collections::BTreeSet;
+
+use crate::app::drive;
+use crate::app::record_errors::record_fault;
+use crate::app::tune::begin::tuning_name;
+use crate::cli::account::proof_gate;
+use crate::cli::plan::preflight::{self, PreflightFacts, preflight};
+use crate::cli::plan::submission::Submission;
+use crate::cli::plan::{account_ready, text};
+use crate::cli::shell::job_root;
+use crate::cli::{Context, ExitCode, Fault};
+use crate::job::TuneSpec;
+use crate::jobdir::TuningDir;
+use crate::market::CloudKind;
+use crate::policy::tune::tuning_cost::TuningCost;
+
+/// Shows the plan of a trial and the most that all can cost. Nothing is written.
+///
+/// # Errors
+/// Fails when a trial cannot be launched, the budget is too small for one, or a proof is missing.
+pub async fn check(
+    context: &Context,
+    submission: &Submission,
+    tune: &TuneSpec,
+    needs_proof: bool,
+) -> Result<(), Fault> {
+    let (workstation, store) = (job_root::workstation(context)?, job_root::open(context).await?);
+    let spec = submission.spec(context);
+    let dir = TuningDir::new(store.clone(), &tuning_name(&spec.spec.name));
+    if dir.end().await.map_err(|error| record_fault(&error))?.is_some() {
+        // It starts no more trials.
+        return Ok(());
+    }
+    let controller = drive::controller(&workstation, &store)?;
+    let machine = &spec.spec.machine;
+    let needs_proof = proof_gate::is_asked(machine.cloud, !needs_proof);
+    let proofs = async {
+        if needs_proof { Some(proof_gate::look(&workstation, &store).await) } else { None }
+    };
+    let ((planned, lacks), proofs, clock) = tokio::join!(
+        account_ready::planned(context, &controller, &spec),
+        proofs,
+        controller.check_clock()
+    );
+    let planned = account_ready::plan_or_refusal(context, planned, &lacks, &spec)?;
+    let proofs = proofs.transpose()?;
+    let regions = match &proofs {
+        Some(_) => proof_gate::regions(&workstation, machine, &planned.plan).await,
+        None => BTreeSet::new(),
+    };
+    let facts = PreflightFacts {
+        account: Some((&spec, &lacks)),
+        clock: clock.err(),
+        saves: None,
+        planned: Some(&planned),
+        proofs: proofs.as_ref().map(|proofs| (proofs, &regions)),
+    };
+    let findings = preflight(context, &controller, facts).await;
+    preflight::refuse_before_the_plan(&findings)?;
+    account_ready::warn_unready(context, &planned.unready);
+    let cost = TuningCost::of(tune, planned.most_job.usd);
+    if machine.cloud != CloudKind::Local {
+        text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
+        context.printer.note(cost.sentence());
+    }
+    preflight::refuse(&findings)?;
+    refuse_small_budget(&cost)?;
+    proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(context, &regions));
+    Ok(())
+}
+
+fn refuse_small_budget(cost: &TuningCost) -> Result<(), Fault> {
+    let Some(budget) = cost.budget.filter(|_| cost.starts_nothing()) else { return Ok(()) };
+    let most = cost.trial_usd.map_or("without a limit".to_owned(), |usd| format!("up to {usd}"));
+    let what = format!("the budget of {budget} starts no trial: one can cost {most}");
+    Err(Fault::new(ExitCode::REFUSED, what)
+        .meaning("nothing was started or billed")
+        .hint("raise `budget` in [tune], or set `budget` in [limits], which bounds each trial"))
+}
