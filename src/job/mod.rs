@@ -78,7 +78,8 @@ pub use tf_config::{ClusterJob, ClusterRole, ClusterTask, PrimaryRole, TfCluster
 pub use tune::metric_series::{MetricPoint, MetricSeries};
 pub use tune::param::{ParamScale, ParamValue, TuneParam};
 pub use tune::records::{
-    TrialFate, TrialPruned, TuneTrial, TuneTrialEnd, Tuning, TuningEnd, TuningEndedBecause,
+    TrialFate, TrialPaused, TrialPruned, TrialResumed, TuneTrial, TuneTrialEnd, Tuning, TuningEnd,
+    TuningEndedBecause,
 };
 pub use tune::tune_spec::{EarlyStop, METRIC_TAG, TuneAlgorithm, TuneGoal, TuneSpec};
 pub use tune::tuned_trial::{ParamValues, TunedTrial};

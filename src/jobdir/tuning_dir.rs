@@ -5,6 +5,8 @@
 //!   tunings/<name>/code/<sha256>.tar.zst     lamp tune, once
 //!   tunings/<name>/trials/<n>.json           a controller, once each: the decision
 //!   tunings/<name>/trials/<n>/pruned.json    a controller, once: why its job is stopped
+//!   tunings/<name>/trials/<n>/paused-<k>.json    a controller, once each: why its job is stopped
+//!   tunings/<name>/trials/<n>/resumed-<k>.json   a controller, once each: the job that goes on
 //!   tunings/<name>/trials/<n>/ended.json     a controller, once
 //!   tunings/<name>/ended.json                a controller or lamp tune stop, once
 //! ```
@@ -19,7 +21,10 @@ use serde::de::DeserializeOwned;
 use super::job_dir::{create_or_read, read};
 use super::layout;
 use super::{JobDir, JobDirError};
-use crate::job::{ResolvedSpec, TrialPruned, TuneTrial, TuneTrialEnd, Tuning, TuningEnd};
+use crate::job::{
+    ResolvedSpec, TrialPaused, TrialPruned, TrialResumed, TuneTrial, TuneTrialEnd, Tuning,
+    TuningEnd,
+};
 use crate::ports::{Store, StoreError};
 
 /// One tuning in a job root. Cheap to clone.
@@ -162,6 +167,44 @@ impl TuningDir {
     pub async fn prune(&self, pruned: &TrialPruned) -> Result<TrialPruned, JobDirError> {
         let key = layout::tuning_trial_part(&self.name, pruned.number, "pruned");
         self.create_or_read(key, pruned).await
+    }
+
+    /// # Errors
+    /// As any read of a record.
+    pub async fn paused(
+        &self,
+        number: u32,
+        pause: u32,
+    ) -> Result<Option<TrialPaused>, JobDirError> {
+        self.read(layout::tuning_trial_part(&self.name, number, &format!("paused-{pause}"))).await
+    }
+
+    /// # Errors
+    /// As any write of a record.
+    pub async fn pause(&self, paused: &TrialPaused) -> Result<TrialPaused, JobDirError> {
+        let part = format!("paused-{}", paused.pause);
+        let key = layout::tuning_trial_part(&self.name, paused.number, &part);
+        self.create_or_read(key, paused).await
+    }
+
+    /// # Errors
+    /// As any read of a record.
+    pub async fn resumed(
+        &self,
+        number: u32,
+        pause: u32,
+    ) -> Result<Option<TrialResumed>, JobDirError> {
+        self.read(layout::tuning_trial_part(&self.name, number, &format!("resumed-{pause}"))).await
+    }
+
+    /// The lock between controllers, as for a new trial.
+    ///
+    /// # Errors
+    /// As any write of a record.
+    pub async fn resume(&self, resumed: &TrialResumed) -> Result<TrialResumed, JobDirError> {
+        let part = format!("resumed-{}", resumed.pause);
+        let key = layout::tuning_trial_part(&self.name, resumed.number, &part);
+        self.create_or_read(key, resumed).await
     }
 
     /// # Errors

@@ -102,6 +102,7 @@ mod top;
 mod tune;
 #[cfg(feature = "aws")]
 mod tune_aws;
+mod tune_pause;
 #[cfg(feature = "aws")]
 mod uninit;
 mod unreadable;

@@ -44,3 +44,5 @@ mod speed;
 mod stall;
 mod supervise;
 mod sweeper;
+#[cfg(feature = "lamp")]
+mod tune;

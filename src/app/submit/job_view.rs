@@ -205,7 +205,8 @@ async fn list_tunings(
         // As with jobs, one unreadable tuning must not hide the others.
         let Ok(memory) = TuneMemory::open(store, dir.name()).await else { continue };
         let Ok(view) = TuneView::read(&memory, now).await else { continue };
-        trials.extend(memory.trials.values().map(|known| known.trial.job.job.clone()));
+        let jobs = memory.trials.values().flat_map(|known| &known.jobs);
+        trials.extend(jobs.map(|spec| spec.job.clone()));
         views.push(JobView::of_tuning(&memory, &view));
     }
     Ok((views, trials))

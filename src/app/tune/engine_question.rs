@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::memory::{KnownTrial, TuneMemory};
 use crate::app::{ExitCode, Fault};
-use crate::job::{MetricSeries, ParamValue, ParamValues, TuneParam};
+use crate::job::{MetricSeries, ParamValue, ParamValues, TrialFate, TuneParam};
 use crate::policy::tune::random::rounded;
 use crate::wire::{EngineError, TuneEngine};
 
@@ -17,7 +17,12 @@ pub struct PastTrial {
 
 impl PastTrial {
     pub fn of(known: &KnownTrial) -> Self {
-        let state = known.end.as_ref().map_or("running", |end| end.fate.word());
+        let state = match &known.end {
+            Some(end) => end.fate.word(),
+            // As far as it came, it was not among the best.
+            None if known.paused.is_some() => TrialFate::Pruned.word(),
+            None => "running",
+        };
         PastTrial {
             value: json!({
                 "number": known.trial.number,

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use crate::app::record_errors::record_fault;
 use crate::app::{ExitCode, Fault};
-use crate::job::{MetricSeries, TrialFate, TuneTrial, TuneTrialEnd, Tuning, TuningEnd};
+use crate::job::{
+    EarlyStop, JobId, JobOutcome, MetricSeries, RECORD_FORMAT, ResolvedSpec, TrialFate,
+    TrialPaused, TuneSpec, TuneTrial, TuneTrialEnd, Tuning, TuningEnd,
+};
 use crate::jobdir::{JobDir, JobDirError, TuningDir, tunings};
 use crate::market::Usd;
 use crate::policy::tune::next_trial::TrialStand;
@@ -23,6 +26,18 @@ pub struct TuneMemory {
 
 pub struct KnownTrial {
     pub trial: TuneTrial,
+    /// Its jobs: the first, and one after each pause. The last one counts now.
+    pub jobs: Vec<ResolvedSpec>,
+    /// It waits until it is among the best.
+    pub paused: Option<TrialPaused>,
+    /// The rung that it passed before its last job began.
+    pub passed: f64,
+    /// The cost of its jobs before the last, and of the last while it is paused.
+    pub usd_before: Usd,
+    /// The most that its last job can cost; `None`: unlimited.
+    most_usd: Option<Usd>,
+    /// The metric of its jobs before the last.
+    series_before: MetricSeries,
     pub end: Option<TuneTrialEnd>,
     /// Its end is in the job root. A reader only computes it; a driver writes it.
     pub is_end_kept: bool,
@@ -66,16 +81,19 @@ impl TuneMemory {
     }
 
     async fn read_news(&mut self) -> Result<(), JobDirError> {
+        // First: a driver that lets a trial go on reads the end after its record.
+        if self.end.is_none() {
+            self.end = self.dir.end().await?;
+        }
         let from = self.trials.keys().last().map_or(1, |last| last + 1);
         for trial in self.dir.trials_from(from).await? {
             self.trials.insert(trial.number, KnownTrial::new(trial));
         }
-        let metric = &self.tuning.tune.metric;
         for known in self.trials.values_mut().filter(|known| known.end.is_none()) {
-            known.look(&self.store, &self.dir, metric).await?;
-        }
-        if self.end.is_none() {
-            self.end = self.dir.end().await?;
+            known.look(&self.store, &self.dir, &self.tuning.tune).await?;
+            if self.end.is_some() && known.end.is_none() {
+                known.end = known.end_of_paused();
+            }
         }
         Ok(())
     }
@@ -85,8 +103,14 @@ impl TuneMemory {
         self.trials.values().map(KnownTrial::stand).collect()
     }
 
+    /// The trials whose jobs run.
     pub fn running(&self) -> impl Iterator<Item = &KnownTrial> {
-        self.trials.values().filter(|known| known.end.is_none())
+        self.trials.values().filter(|known| known.is_running())
+    }
+
+    /// Whether all trials have ended, and no other will start.
+    pub fn is_over(&self) -> bool {
+        self.end.is_some() && self.trials.values().all(|known| known.end.is_some())
     }
 
     /// The best complete trial.
@@ -108,6 +132,12 @@ impl TuneMemory {
 impl KnownTrial {
     fn new(trial: TuneTrial) -> Self {
         KnownTrial {
+            jobs: vec![(*trial.job).clone()],
+            paused: None,
+            passed: 0.0,
+            usd_before: Usd::ZERO,
+            most_usd: trial.most_usd,
+            series_before: MetricSeries::default(),
             trial,
             end: None,
             is_end_kept: false,
@@ -116,6 +146,24 @@ impl KnownTrial {
             is_made: false,
             judged: 0,
         }
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.end.is_none() && self.paused.is_none()
+    }
+
+    /// Its job by now.
+    pub fn job(&self) -> &JobId {
+        &self.spec().job
+    }
+
+    pub fn spec(&self) -> &ResolvedSpec {
+        self.jobs.last().expect("a trial has its first job")
+    }
+
+    /// The number of its next pause.
+    pub fn next_pause(&self) -> u32 {
+        self.jobs.len() as u32
     }
 
     /// The last metric; of a trial that ended, the value that counts.
@@ -130,8 +178,9 @@ impl KnownTrial {
         TrialStand {
             number: self.trial.number,
             fate: self.end.as_ref().map(|end| end.fate),
-            usd: self.end.as_ref().map_or(Usd::ZERO, |end| end.usd),
-            most_usd: self.trial.most_usd,
+            usd: self.end.as_ref().map_or(self.usd_before, |end| end.usd),
+            most_usd: self.most_usd,
+            is_paused: self.paused.is_some(),
             again_of: self.trial.again_of,
         }
     }
@@ -141,25 +190,74 @@ impl KnownTrial {
         &mut self,
         store: &StoreHandle,
         dir: &TuningDir,
-        metric: &str,
+        tune: &TuneSpec,
     ) -> Result<(), JobDirError> {
         let number = self.trial.number;
-        self.end = dir.trial_end(number).await?;
-        if let Some(end) = &self.end {
+        if let Some(end) = dir.trial_end(number).await? {
+            // Its jobs, for those who look at it.
+            let may_have_paused = tune.early_stop == EarlyStop::PausingAsha;
+            while may_have_paused && self.look_for_resumed(dir).await? {}
             self.is_end_kept = true;
             self.series = end.series.clone();
+            self.paused = None;
+            self.end = Some(end);
             return Ok(());
         }
-        let job = JobDir::new(Arc::clone(store), self.trial.job.job.clone());
-        let receipt = job.receipt().await?;
-        self.series = series_of(&job).await?;
-        if let Some(receipt) = receipt {
-            let pruned = dir.pruned(number).await?;
+        loop {
+            if self.paused.is_some() && !self.look_for_resumed(dir).await? {
+                return Ok(());
+            }
+            let job = JobDir::new(Arc::clone(store), self.job().clone());
+            let receipt = job.receipt().await?;
+            self.series = self.series_before.clone();
+            self.series.join(&series_of(&job).await?);
+            let Some(receipt) = receipt else { return Ok(()) };
             self.is_made = true;
-            let end = end_of_trial(number, metric, &receipt, pruned.as_ref(), self.series.clone());
+            let may_pause = tune.early_stop == EarlyStop::PausingAsha;
+            let was_stopped = receipt.outcome == JobOutcome::Stopped;
+            if may_pause && was_stopped {
+                self.paused = dir.paused(number, self.next_pause()).await?;
+            }
+            if self.paused.is_some() {
+                self.usd_before += receipt.total_usd;
+                continue;
+            }
+            let pruned = dir.pruned(number).await?;
+            let series = self.series.clone();
+            let mut end = end_of_trial(number, &tune.metric, &receipt, pruned.as_ref(), series);
+            end.usd += self.usd_before;
             self.end = Some(end);
+            return Ok(());
         }
-        Ok(())
+    }
+
+    /// Whether a paused trial goes on.
+    async fn look_for_resumed(&mut self, dir: &TuningDir) -> Result<bool, JobDirError> {
+        let Some(resumed) = dir.resumed(self.trial.number, self.next_pause()).await? else {
+            return Ok(false);
+        };
+        (self.paused, self.is_pruned) = (None, false);
+        self.series_before = self.series.clone();
+        self.passed = resumed.passed;
+        self.most_usd = resumed.most_usd;
+        self.is_made = false;
+        self.jobs.push(*resumed.job);
+        Ok(true)
+    }
+
+    /// The end of a paused trial when no more trials go on.
+    fn end_of_paused(&self) -> Option<TuneTrialEnd> {
+        let paused = self.paused.as_ref()?;
+        Some(TuneTrialEnd {
+            format: RECORD_FORMAT,
+            number: self.trial.number,
+            ended: paused.at,
+            fate: TrialFate::Pruned,
+            value: self.value(),
+            series: self.series.clone(),
+            usd: self.usd_before,
+            reason: paused.reason.clone(),
+        })
     }
 }
 

@@ -11,5 +11,6 @@ pub mod begin;
 pub mod engine_question;
 pub mod importance;
 pub mod memory;
+pub mod pause;
 pub mod step;
 pub mod view;

@@ -53,6 +53,16 @@ pub struct TuneStep {
     pub trouble: Option<Fault>,
 }
 
+/// Whether a paused trial went on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resumed {
+    One,
+    /// None is among the best.
+    None,
+    /// One is, and waits for a place or for the budget.
+    Waits,
+}
+
 /// The values of a trial, and how they were chosen.
 struct TrialChoice {
     params: ParamValues,
@@ -80,11 +90,21 @@ impl TuneDriver<'_> {
         self.memory.refresh().await?;
         step.said.extend(self.news(&before));
         self.mend().await?;
-        if self.memory.tuning.tune.early_stop != EarlyStop::Off {
+        let early_stop = self.memory.tuning.tune.early_stop;
+        if early_stop.needs_engine() {
             step.said.extend(self.stop_early().await?);
         }
+        if early_stop == EarlyStop::PausingAsha {
+            step.said.extend(self.pause_some().await?);
+        }
         while self.memory.end.is_none() {
-            match self.advance(&mut step).await {
+            let moved = match self.resume_one(&mut step).await {
+                Ok(Resumed::None) => self.advance(&mut step).await,
+                Ok(Resumed::One) => Ok(true),
+                Ok(Resumed::Waits) => Ok(false),
+                Err(fault) => Err(fault),
+            };
+            match moved {
                 Ok(true) => {}
                 Ok(false) => break,
                 // The sentences so far are told all the same.
@@ -95,8 +115,8 @@ impl TuneDriver<'_> {
                 Err(fault) => return Err(fault),
             }
         }
-        step.running = self.memory.running().map(|known| known.trial.job.job.clone()).collect();
-        step.is_over = self.memory.end.is_some() && step.running.is_empty();
+        step.running = self.memory.running().map(|known| known.job().clone()).collect();
+        step.is_over = self.memory.is_over();
         Ok(step)
     }
 
@@ -125,7 +145,7 @@ impl TuneDriver<'_> {
     }
 
     /// Writes the ends of trials, and makes the jobs that a killed driver had decided.
-    async fn mend(&mut self) -> Result<(), Fault> {
+    pub(super) async fn mend(&mut self) -> Result<(), Fault> {
         let dir = self.memory.dir.clone();
         let end = self.memory.end.as_ref();
         let is_stopped = end.is_some_and(|end| end.because == TuningEndedBecause::UserStopped);
@@ -137,11 +157,10 @@ impl TuneDriver<'_> {
             if known.end.is_none() && !known.is_made {
                 if is_stopped {
                     // The user's stop may have come before this trial was there.
-                    let job =
-                        JobDir::new(Arc::clone(&self.memory.store), known.trial.job.job.clone());
+                    let job = JobDir::new(Arc::clone(&self.memory.store), known.job().clone());
                     stop_unless_asked(&job, &self.by, self.clock).await?;
                 }
-                dir.make_job(&known.trial.job).await.map_err(|error| record_fault(&error))?;
+                dir.make_job(known.spec()).await.map_err(|error| record_fault(&error))?;
             }
             known.is_made = true;
         }
@@ -288,7 +307,7 @@ impl TuneDriver<'_> {
         let (at, by) = (self.clock.now(), self.by.clone());
         let record = TrialPruned { format: RECORD_FORMAT, number, at, by, reason: reason.clone() };
         self.memory.dir.prune(&record).await.map_err(|error| record_fault(&error))?;
-        let job = JobDir::new(Arc::clone(&self.memory.store), known.trial.job.job.clone());
+        let job = JobDir::new(Arc::clone(&self.memory.store), known.job().clone());
         stop_unless_asked(&job, &self.by, self.clock).await?;
         Ok(format!("trial {number} is {reason}"))
     }
@@ -303,17 +322,9 @@ impl TuneDriver<'_> {
             params: params.clone(),
         };
         let spec = spec_of_trial(&tuning.spec, &tuned);
-        let origin = Applied {
-            set: tuning.name.clone(),
-            file: format!("tuning of {}", tuning.created),
-            sha256: String::new(),
-            owner: tuning.owner.clone(),
-            due: None,
-        };
-        let id = applied_id(&self.memory.store.url(), &spec.name, &origin, &number.to_string());
         ResolvedSpec {
             format: RECORD_FORMAT,
-            job: id,
+            job: self.id_of(&spec.name, &number.to_string()),
             created: self.clock.now(),
             written_by: tuning.written_by.clone(),
             spec,
@@ -327,11 +338,24 @@ impl TuneDriver<'_> {
         }
     }
 
+    /// The id of a job of this tuning: always the same.
+    pub(super) fn id_of(&self, job_name: &str, key: &str) -> JobId {
+        let tuning = &self.memory.tuning;
+        let origin = Applied {
+            set: tuning.name.clone(),
+            file: format!("tuning of {}", tuning.created),
+            sha256: String::new(),
+            owner: tuning.owner.clone(),
+            due: None,
+        };
+        applied_id(&self.memory.store.url(), job_name, &origin, key)
+    }
+
     /// The most that the job can cost; `None`: unlimited.
     ///
     /// # Errors
     /// Fails when a budget needs the figure, and no machine can be planned now.
-    async fn most_of(&self, job: &ResolvedSpec) -> Result<Option<Usd>, Fault> {
+    pub(super) async fn most_of(&self, job: &ResolvedSpec) -> Result<Option<Usd>, Fault> {
         let own_budget = job.spec.limits.budget;
         match self.controller.first_plan(job).await {
             Ok(planned) => Ok(planned.most_job.usd),
@@ -348,7 +372,11 @@ impl TuneDriver<'_> {
 }
 
 /// Asks a job to stop, once.
-async fn stop_unless_asked(job: &JobDir, by: &str, clock: &ClockHandle) -> Result<(), Fault> {
+pub(super) async fn stop_unless_asked(
+    job: &JobDir,
+    by: &str,
+    clock: &ClockHandle,
+) -> Result<(), Fault> {
     let requests = job.requests().await.map_err(|error| record_fault(&error))?;
     if Wishes::of(&requests).end.is_some() {
         return Ok(());

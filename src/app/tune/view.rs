@@ -49,6 +49,8 @@ pub struct TuneView {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TrialCounts {
     pub running: u32,
+    /// They wait until they are among the best.
+    pub paused: u32,
     pub complete: u32,
     pub pruned: u32,
     pub failed: u32,
@@ -76,7 +78,7 @@ pub struct BestTrial {
 pub struct TrialRow {
     pub number: u32,
     pub job: JobId,
-    /// `running`, `complete`, `pruned`, `failed`, `interrupted` or `stopped`.
+    /// `running`, `paused`, `complete`, `pruned`, `failed`, `interrupted` or `stopped`.
     pub state: &'static str,
     pub value: Option<f64>,
     pub step: Option<f64>,
@@ -126,7 +128,7 @@ impl TuneView {
 
     /// Whether all trials have ended, and no other will start.
     pub fn is_over(&self) -> bool {
-        self.ended.is_some() && self.counts.running == 0
+        self.ended.is_some() && self.counts.running + self.counts.paused == 0
     }
 
     /// Best value after each trial that counts, in the order of their numbers.
@@ -148,6 +150,8 @@ impl TuneView {
     }
 }
 
+const PAUSED: &str = "paused";
+
 /// The rest of a tuning, by the mean of the ended trials.
 struct TuneOutlook {
     usd: Usd,
@@ -156,8 +160,8 @@ struct TuneOutlook {
 
 impl TuneOutlook {
     fn of(rows: &[TrialRow], wanted: u32, parallel: u32) -> Option<Self> {
-        let is_running = |row: &&TrialRow| row.state == "running";
-        let ended: Vec<&TrialRow> = rows.iter().filter(|row| !is_running(row)).collect();
+        let is_open = |row: &&TrialRow| ["running", PAUSED].contains(&row.state);
+        let ended: Vec<&TrialRow> = rows.iter().filter(|row| !is_open(row)).collect();
         if ended.is_empty() {
             return None;
         }
@@ -177,16 +181,20 @@ async fn row(memory: &TuneMemory, known: &KnownTrial, now: Timestamp) -> Result<
     let trial = &known.trial;
     let (state, usd, until, reason) = match &known.end {
         Some(end) => (end.fate.word(), end.usd, end.ended, end.reason.clone()),
-        None => {
-            let job = JobDir::new(Arc::clone(&memory.store), trial.job.job.clone());
-            let summary = Summary::read(&job, now).await.map_err(|error| record_fault(&error))?;
-            let usd = summary.map_or(Usd::ZERO, |summary| summary.usd);
-            ("running", usd, now, trial.reason.clone())
-        }
+        None => match &known.paused {
+            Some(paused) => (PAUSED, known.usd_before, paused.at, paused.reason.clone()),
+            None => {
+                let job = JobDir::new(Arc::clone(&memory.store), known.job().clone());
+                let summary = Summary::read(&job, now).await;
+                let summary = summary.map_err(|error| record_fault(&error))?;
+                let usd = summary.map_or(Usd::ZERO, |summary| summary.usd);
+                ("running", known.usd_before + usd, now, trial.reason.clone())
+            }
+        },
     };
     Ok(TrialRow {
         number: trial.number,
-        job: trial.job.job.clone(),
+        job: known.job().clone(),
         state,
         value: known.value(),
         step: known.series.last.map(|last| last.step),
@@ -217,6 +225,7 @@ fn counts(rows: &[TrialRow]) -> TrialCounts {
     let count = |state: &str| rows.iter().filter(|row| row.state == state).count() as u32;
     TrialCounts {
         running: count("running"),
+        paused: count(PAUSED),
         complete: count("complete"),
         pruned: count("pruned"),
         failed: count("failed"),

@@ -15,6 +15,7 @@ use crate::cli::output::log_columns::LogColumns;
 use crate::cli::run::attach::{Attached, look_every};
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
+use crate::job::JobId;
 use crate::jobdir::{JobDir, JobDirError};
 use crate::wire::StoreHandle;
 
@@ -68,19 +69,22 @@ fn say_unused(args: &Args, context: &Context) {
 /// Fails when the job root does not answer.
 pub async fn stream_trials(context: &Context, mut memory: TuneMemory) -> Result<ExitCode, Fault> {
     let store: StoreHandle = memory.store.clone();
-    let mut logs: BTreeMap<u32, TrialLog> = BTreeMap::new();
+    let mut logs: BTreeMap<(u32, usize), TrialLog> = BTreeMap::new();
     loop {
         // Read before the logs, so that no output before an end is missed.
         memory.refresh().await?;
-        let is_over = memory.end.is_some() && memory.running().next().is_none();
+        let is_over = memory.is_over();
         for (number, known) in &memory.trials {
-            let log = logs.entry(*number).or_insert_with(|| TrialLog::new(&store, known));
-            if log.is_done {
-                continue;
-            }
-            log.print_new(context).await.map_err(|error| record_fault(&error))?;
-            if known.end.is_some() {
-                log.print_last(context);
+            for (at, spec) in known.jobs.iter().enumerate() {
+                let log = logs.entry((*number, at));
+                let log = log.or_insert_with(|| TrialLog::new(&store, *number, &spec.job));
+                if log.is_done {
+                    continue;
+                }
+                log.print_new(context).await.map_err(|error| record_fault(&error))?;
+                if !known.is_running() || at + 1 < known.jobs.len() {
+                    log.print_last(context);
+                }
             }
         }
         if is_over || context.printer.reader_is_gone() {
@@ -90,7 +94,7 @@ pub async fn stream_trials(context: &Context, mut memory: TuneMemory) -> Result<
     }
 }
 
-/// The log of one trial, as far as it was printed.
+/// The log of one job of a trial, as far as it was printed.
 struct TrialLog {
     dir: JobDir,
     columns: LogColumns,
@@ -99,10 +103,10 @@ struct TrialLog {
 }
 
 impl TrialLog {
-    fn new(store: &StoreHandle, known: &crate::app::tune::memory::KnownTrial) -> Self {
+    fn new(store: &StoreHandle, number: u32, job: &JobId) -> Self {
         TrialLog {
-            dir: JobDir::new(store.clone(), known.trial.job.job.clone()),
-            columns: LogColumns::new(TASK, Some(known.trial.number)),
+            dir: JobDir::new(store.clone(), job.clone()),
+            columns: LogColumns::new(TASK, Some(number)),
             tail: None,
             is_done: false,
         }

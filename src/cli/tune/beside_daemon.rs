@@ -96,7 +96,7 @@ async fn driver_of<'a>(
         return Ok(None);
     }
     let memory = TuneMemory::open(store, dir.name()).await?;
-    if memory.end.is_some() && memory.running().next().is_none() {
+    if memory.is_over() {
         return Ok(None);
     }
     let mut driver = TuneDriver {

@@ -194,7 +194,7 @@ async fn warn_unproven(context: &Context, workstation: &Workstation, memory: &Tu
 fn leave_jobs(context: &Context, memory: &TuneMemory) -> Result<(), Fault> {
     let workstation = job_root::workstation(context)?;
     for known in memory.running() {
-        app_drive::hand_over(&workstation, &known.trial.job.job)?;
+        app_drive::hand_over(&workstation, known.job())?;
     }
     Ok(())
 }

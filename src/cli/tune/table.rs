@@ -50,6 +50,7 @@ fn headline(view: &TuneView) -> Vec<String> {
     let states = [
         (counts.complete, "complete"),
         (counts.running, "running"),
+        (counts.paused, "paused"),
         (counts.pruned, "pruned"),
         (counts.failed, "failed"),
         (counts.interrupted, "interrupted"),

@@ -184,7 +184,7 @@ pub async fn end(name: &str, wish: Wish, context: &Context) -> Result<ExitCode, 
     let terminal = Terminal::new(context, false);
     let mut asked = Vec::new();
     for known in memory.running() {
-        let dir = JobDir::new(store.clone(), known.trial.job.job.clone());
+        let dir = JobDir::new(store.clone(), known.job().clone());
         let wished = dir.insist_on(wish, &workstation.name, &*context.clock).await;
         wished.map_err(|error| record_errors::wish_fault(&error, dir.job()))?;
         app_stop::see_it_through(&terminal.session(&store)?, &dir, wish);

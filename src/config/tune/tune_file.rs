@@ -40,7 +40,7 @@ pub struct TuneFile {
     #[schemars(extend("default" = "auto", "examples" = ["tpe", "random"]))]
     pub algorithm: Option<AlgorithmWord>,
     /// Stop trials that do badly: worse than the `median` at their step, or by `asha` or
-    /// `hyperband`. Needs Optuna.
+    /// `hyperband`; these need Optuna. `pausing-asha` keeps their checkpoints to go on later.
     #[schemars(extend("default" = "off", "examples" = ["median"]))]
     pub early_stop: Option<EarlyStopWord>,
     /// How many failed trials end the tuning. Without it, half of the trials, at least 3.
@@ -101,6 +101,7 @@ pub enum EarlyStopWord {
     Median,
     Asha,
     Hyperband,
+    PausingAsha,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -177,6 +178,7 @@ fn early_stop(word: Option<EarlyStopWord>) -> EarlyStop {
         Some(EarlyStopWord::Median) => EarlyStop::Median,
         Some(EarlyStopWord::Asha) => EarlyStop::Asha,
         Some(EarlyStopWord::Hyperband) => EarlyStop::Hyperband,
+        Some(EarlyStopWord::PausingAsha) => EarlyStop::PausingAsha,
     }
 }
 

@@ -95,6 +95,36 @@ pub struct TrialPruned {
     pub reason: String,
 }
 
+/// `tunings/<name>/trials/<n>/paused-<k>.json`, created only if absent, before its job is stopped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialPaused {
+    pub format: u32,
+    pub number: u32,
+    /// The pauses of a trial count from 1.
+    pub pause: u32,
+    pub at: Timestamp,
+    pub by: String,
+    pub reason: String,
+}
+
+/// `tunings/<name>/trials/<n>/resumed-<k>.json`, created only if absent: the job that goes on after
+/// pause `k`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialResumed {
+    pub format: u32,
+    pub number: u32,
+    pub pause: u32,
+    pub at: Timestamp,
+    pub by: String,
+    pub reason: String,
+    /// The step of the rung that it has passed.
+    pub passed: f64,
+    /// The most that this job can cost; `None`: unlimited.
+    #[serde(default)]
+    pub most_usd: Option<Usd>,
+    pub job: Box<ResolvedSpec>,
+}
+
 /// `tunings/<name>/ended.json`, created only if absent: no more trials are started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuningEnd {

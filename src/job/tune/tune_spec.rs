@@ -69,6 +69,9 @@ pub enum EarlyStop {
     /// Successive halving.
     Asha,
     Hyperband,
+    /// Successive halving that keeps the checkpoint of a stopped trial. It goes on from there when
+    /// it is among the best again.
+    PausingAsha,
 }
 
 impl TuneGoal {
@@ -113,14 +116,20 @@ impl EarlyStop {
             EarlyStop::Median => "median",
             EarlyStop::Asha => "asha",
             EarlyStop::Hyperband => "hyperband",
+            EarlyStop::PausingAsha => "pausing-asha",
         }
+    }
+
+    /// Whether Optuna decides which trials stop.
+    pub fn needs_engine(self) -> bool {
+        matches!(self, EarlyStop::Median | EarlyStop::Asha | EarlyStop::Hyperband)
     }
 }
 
 impl TuneSpec {
     /// Whether Optuna is needed to choose values or to stop trials.
     pub fn needs_engine(&self) -> bool {
-        self.algorithm.needs_engine() || self.early_stop != EarlyStop::Off
+        self.algorithm.needs_engine() || self.early_stop.needs_engine()
     }
 
     /// The number of combinations; `None`: a parameter is a range of real numbers.

@@ -8,6 +8,7 @@
 //! Not here: Optuna (`adapters::tuner`), or a record.
 
 pub mod grid;
+pub mod halving;
 pub mod next_trial;
 pub mod random;
 pub mod space_check;

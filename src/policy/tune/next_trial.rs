@@ -9,11 +9,19 @@ pub struct TrialStand {
     pub number: u32,
     /// `None`: it has not ended.
     pub fate: Option<TrialFate>,
-    /// Its cost, when it has ended.
+    /// The cost of its jobs that have ended.
     pub usd: Usd,
-    /// The most that it can cost; `None`: unlimited.
+    /// The most that its running job can cost; `None`: unlimited.
     pub most_usd: Option<Usd>,
+    /// It has not ended, and no job of it runs.
+    pub is_paused: bool,
     pub again_of: Option<u32>,
+}
+
+impl TrialStand {
+    fn is_running(&self) -> bool {
+        self.fate.is_none() && !self.is_paused
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -60,9 +68,10 @@ const FAILED_MIN: usize = 3;
 
 /// The next act. `trials`: all of them, ordered by number.
 pub fn next_trial(spec: &TuneSpec, trials: &[TrialStand]) -> NextTrial {
-    let running = trials.iter().filter(|trial| trial.fate.is_none()).count();
+    let running = trials.iter().filter(|trial| trial.is_running()).count();
     let failed = count(trials, TrialFate::Failed);
-    let ended = trials.len() - running - count(trials, TrialFate::Interrupted);
+    let unended = trials.iter().filter(|trial| trial.fate.is_none()).count();
+    let ended = trials.len() - unended - count(trials, TrialFate::Interrupted);
     if let Some(limit) = failed_limit(spec, failed, ended) {
         let reason = format!("{failed} of {ended} trials failed, and {limit} end the tuning");
         return NextTrial::End { because: TuningEndedBecause::Failed, reason };
@@ -127,7 +136,10 @@ fn values_of_next(spec: &TuneSpec, trials: &[TrialStand]) -> TrialValues {
 pub fn committed(trials: &[TrialStand]) -> Option<Usd> {
     trials
         .iter()
-        .map(|trial| if trial.fate.is_some() { Some(trial.usd) } else { trial.most_usd })
+        .map(|trial| match trial.is_running() {
+            true => Some(trial.usd + trial.most_usd?),
+            false => Some(trial.usd),
+        })
         .try_fold(Usd::ZERO, |sum, usd| Some(sum + usd?))
 }
 
@@ -143,7 +155,7 @@ pub fn fits_budget(
     if with_next.is_some_and(|usd| usd <= budget) {
         return BudgetVerdict::Fits;
     }
-    if trials.iter().any(|trial| trial.fate.is_none()) {
+    if trials.iter().any(TrialStand::is_running) {
         return BudgetVerdict::Waits;
     }
     let next = next_most.map_or("without a limit".to_owned(), |usd| format!("up to {usd}"));
@@ -184,8 +196,9 @@ mod tests {
             .map(|(number, fate)| TrialStand {
                 number,
                 fate: *fate,
-                usd: usd(1.0),
+                usd: usd(if fate.is_some() { 1.0 } else { 0.0 }),
                 most_usd: Some(usd(3.0)),
+                is_paused: false,
                 again_of: None,
             })
             .collect()

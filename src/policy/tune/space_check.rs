@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::trial_command::{has_places, variable};
-use crate::job::{Command, Finding, ParamScale, Spec, TuneAlgorithm, TuneParam, TuneSpec};
+use crate::job::{
+    Command, EarlyStop, Finding, ParamScale, Spec, TuneAlgorithm, TuneParam, TuneSpec,
+};
 
 /// More would fill the lists of jobs, and no search over so many values ends.
 const TRIALS_MAX: u32 = 10_000;
@@ -45,6 +47,13 @@ pub fn check(tune: &TuneSpec, spec: &Spec) -> Vec<Finding> {
         let name = tune.params.keys().next().map_or("lr", String::as_str);
         let finding = Finding::error("command", "does not say where the values of a trial go");
         found.push(finding.hint(format!("write `--{name}={{{name}}}` where the program takes it")));
+    }
+    if tune.early_stop == EarlyStop::PausingAsha && spec.checkpoint.is_none() {
+        let finding = Finding::error(
+            "tune.early_stop",
+            "is `pausing-asha`, and a paused trial has no checkpoint to go on from",
+        );
+        found.push(finding.hint("add [checkpoint] with `path`, or write `asha`"));
     }
     if tune.budget.is_some()
         && spec.limits.budget.is_none()

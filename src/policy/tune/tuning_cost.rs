@@ -60,33 +60,3 @@ impl TuningCost {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn tune(budget: Option<f64>) -> TuneSpec {
-        let spec = json!({ "goal": "minimize", "metric": "loss", "trials": 30, "parallel": 3,
-            "budget": budget, "algorithm": "random", "early_stop": "off", "params": {} });
-        serde_json::from_value(spec).unwrap()
-    }
-
-    fn usd(dollars: f64) -> Option<Usd> {
-        Usd::from_dollars(dollars).ok()
-    }
-
-    #[test]
-    fn budget_and_number_of_trials_bound_the_cost() {
-        let open = TuningCost::of(&tune(None), usd(1.5));
-        assert_eq!((open.most_usd, open.starts_nothing()), (usd(45.0), false));
-        assert!(open.sentence().contains("$45.00 for all"), "{}", open.sentence());
-        let bound = TuningCost::of(&tune(Some(20.0)), usd(1.5));
-        assert_eq!((bound.most_usd, bound.starts_nothing()), (usd(20.0), false));
-        let small = TuningCost::of(&tune(Some(1.0)), usd(1.5));
-        assert!(small.starts_nothing());
-        let unlimited = TuningCost::of(&tune(None), None);
-        assert_eq!((unlimited.most_usd, unlimited.starts_nothing()), (None, false));
-    }
-}
