@@ -11,10 +11,11 @@ use crate::adapters::host::system_clock::SystemClock;
 use crate::adapters::rank::rank_machine::RankMachine;
 use crate::adapters::rank::rank_network::RankNetwork;
 use crate::adapters::workstation::{process_env, termination_signals};
-use crate::agent::gang::{PROCESS_MARK, RANK_PROGRAM, RankPaths, RankPorts, RankRun, RankSelf};
+use crate::agent::gang::{
+    PROCESS_MARK, RANK_PROGRAM, RankPaths, RankPorts, RankRun, RankSelf, read_resolved,
+};
 use crate::job::{AttemptNo, JobId};
-use crate::jobdir::JobDir;
-use crate::ports::{Launch, Store, Workload, WorkloadError, Workloads};
+use crate::ports::{Clock, Launch, Store, Workload, WorkloadError, Workloads};
 
 /// Starts workloads; a rank is started as this program, with the machine that it is on.
 pub(super) struct RankWorkloads {
@@ -85,9 +86,8 @@ pub(super) async fn run(
     let job: JobId = text("LAMP_JOB")?.parse().map_err(|error| format!("LAMP_JOB: {error}"))?;
     let attempt: u32 =
         text("LAMP_ATTEMPT")?.parse().map_err(|error| format!("LAMP_ATTEMPT: {error}"))?;
-    let dir = JobDir::new(Arc::clone(&store), job.clone());
-    let resolved = dir
-        .spec()
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let resolved = read_resolved(&store, &clock, &job)
         .await
         .map_err(|error| format!("cannot read job `{job}`: {error}"))?
         .ok_or_else(|| format!("job `{job}` is not in {}", store.url()))?;
@@ -111,7 +111,7 @@ pub(super) async fn run(
         .map_err(|error| format!("cannot listen for signals: {error}"))?;
     let ports = RankPorts {
         store,
-        clock: Arc::new(SystemClock),
+        clock,
         files: Arc::new(LocalFiles),
         host: Arc::new(RankMachine::new(network, rank, told, PROCESS_MARK)),
     };

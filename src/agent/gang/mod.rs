@@ -16,4 +16,4 @@ mod remote_start;
 mod shared_checkpoint;
 
 pub use rank_run::{PROCESS_MARK, RANK_PROGRAM, RankRun};
-pub use rank_state::{RankPaths, RankPorts, RankSelf};
+pub use rank_state::{RankPaths, RankPorts, RankSelf, read_resolved};

@@ -50,6 +50,29 @@ pub struct RankPaths {
     pub hostfile: PathBuf,
 }
 
+/// How long a rank asks for its own job. A store that fails for longer fails for the gang too;
+/// shorter ends a gang because one call failed.
+const RESOLVED_WITHIN: Duration = Duration::from_secs(600);
+
+/// The job of a rank. A store that does not answer is asked again.
+///
+/// # Errors
+/// When the store does not answer for long.
+pub async fn read_resolved(
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+    job: &JobId,
+) -> Result<Option<ResolvedSpec>, JobDirError> {
+    let dir = JobDir::new(Arc::clone(store), job.clone());
+    let until = clock.mono() + RESOLVED_WITHIN;
+    loop {
+        match dir.spec().await {
+            Err(_) if clock.mono() < until => clock.sleep(LOOK_EVERY).await,
+            found => return found,
+        }
+    }
+}
+
 /// The program of one rank.
 pub(super) struct RankState {
     pub ports: RankPorts,
