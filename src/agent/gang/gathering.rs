@@ -8,6 +8,7 @@ use crate::job::{
     RECORD_FORMAT, Wish,
 };
 use crate::jobdir::JobDirError;
+use crate::market::Span;
 use crate::policy::gang::epoch_decision::{
     EpochBudget, GatherFacts, GatherVerdict, judge_budget, judge_gather, missing_ranks,
 };
@@ -18,6 +19,10 @@ const MISSING_LOOK_EVERY: u32 = 5;
 /// How long a rank that joins a smaller gang waits for its checkpoint. Longer keeps a paid machine
 /// waiting; shorter throws away what the others did since their last checkpoint.
 const SAVE_WITHIN: Duration = Duration::from_secs(60);
+
+/// A rank is kept so much longer than it waits: it uploads its checkpoint first, and reads the
+/// records of the others at the end. Shorter ends it as idle before its wait is over.
+const KEEP_MORE: Duration = Duration::from_secs(180);
 
 /// The result of the wait.
 pub(super) enum Gathered {
@@ -81,7 +86,8 @@ impl RankState {
         let limit = if epoch == 1 { self.gang.join } else { self.gang.hold };
         if epoch > 1 {
             // A rank that waits is neither idle nor stalled.
-            self.ask(self.rank(), Wish::Keep { time: limit }).await;
+            let time = Span::from_duration(limit.duration() + KEEP_MORE);
+            self.ask(self.rank(), Wish::Keep { time }).await;
         }
         let checkpoint = self.own_checkpoint(epoch).await;
         let ready = match self.make_ready(checkpoint) {
