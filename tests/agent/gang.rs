@@ -6,17 +6,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lamp_test_support::faulty_store::FaultyStore;
+use lamp_test_support::faulty_store::{Fault, FaultyStore};
 use lamp_test_support::inline_files::InlineFiles;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 use lamplighter::agent::gang::{RankPaths, RankPorts, RankRun, RankSelf};
 use lamplighter::instance::Status;
 use lamplighter::job::{
-    AttemptNo, EpochCause, ExitStatus, GangEndCause, GangRole, JobId, ResolvedSpec, seats_of,
+    AttemptNo, EpochCause, ExitStatus, GangEndCause, GangRole, JobId, ResolvedSpec, Wish, seats_of,
 };
-use lamplighter::jobdir::{GangDir, JobDir};
-use lamplighter::ports::{Clock, RankAddress, RankHost, RankLaunch, RankProcess, Store};
+use lamplighter::jobdir::{GangDir, JobDir, layout};
+use lamplighter::ports::{Clock, Files, RankAddress, RankHost, RankLaunch, RankProcess, Store};
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 /// The engine of a rank in an epoch runs so long and ends with this code.
 type Script = fn(rank: u32, epoch: u32) -> (u64, i32);
@@ -80,21 +81,46 @@ impl RankHost for Host {
 struct Gang {
     clock: Arc<VirtualClock>,
     store: Arc<dyn Store>,
+    faults: Arc<FaultyStore>,
     folder: tempfile::TempDir,
     /// `[gang]` as it is recorded, without the member.
     words: serde_json::Value,
     ranks: u32,
     script: Script,
+    /// Its ranks save checkpoints.
+    saves: bool,
     said: Arc<Mutex<Vec<String>>>,
 }
 
 impl Gang {
     fn new(clock: Arc<VirtualClock>, words: serde_json::Value, script: Script) -> Gang {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = FaultyStore::new(clock.clone());
+        let faults = FaultyStore::new(clock.clone());
         let ranks = words["nodes"]["max"].as_u64().expect("a number") as u32;
         let said = Arc::default();
-        Gang { clock, store, folder, words, ranks, script, said }
+        let store = faults.clone();
+        Gang { clock, store, faults, folder, words, ranks, script, saves: false, said }
+    }
+
+    /// Rank 0 has uploaded this checkpoint.
+    async fn upload(&self, body: &'static str) {
+        let dir = JobDir::new(Arc::clone(&self.store), self.leader());
+        let file = json!({ "path": "model", "bytes": body.len(), "key": "checkpoints/0001/files/model",
+            "sha256": hex::encode(Sha256::digest(body)) });
+        let key = format!("{}checkpoints/0001/files/model", layout::job(dir.job()));
+        self.store.put(&key, body.into()).await.expect("it works");
+        let manifest = json!({ "format": 1, "number": 1, "attempt": 1, "step": 7.0,
+            "created": "2026-01-01T00:00:00Z", "save_secs": 0.0, "upload_secs": 0.0,
+            "files": [file] });
+        let manifest = serde_json::from_value(manifest).expect("a manifest");
+        let _new = dir.create_manifest(&manifest).await.expect("it works");
+    }
+
+    /// The checkpoint in the folder of a rank.
+    fn brought(&self, rank: u32, attempt: u32) -> Option<String> {
+        let path = self.folder.path().join(format!("{rank}-{attempt}/checkpoints/model"));
+        let found = InlineFiles::default().read(&path).expect("a readable folder");
+        found.map(|bytes| String::from_utf8(bytes).expect("text"))
     }
 
     fn leader(&self) -> JobId {
@@ -109,9 +135,12 @@ impl Gang {
         let seats = seats_of(&self.leader(), &vec![GangRole::Worker; self.ranks as usize]);
         let mut gang = self.words.clone();
         gang["member"] = json!({ "rank": rank, "seats": seats, "retries_max": 0 });
+        let checkpoint =
+            self.saves.then(|| json!({ "path": "ckpt", "interval": "1m", "grace": "30s" }));
         let spec = json!({ "format": 1, "job": seats[rank as usize].job, "written_by": "v",
             "created": "2026-01-01T00:00:00Z",
-            "spec": { "name": "g", "command": { "args": ["train"] }, "gang": gang } });
+            "spec": { "name": "g", "command": { "args": ["train"] }, "checkpoint": checkpoint,
+                "gang": gang } });
         serde_json::from_value(spec).expect("a spec")
     }
 
@@ -259,6 +288,42 @@ fn elastic_gang_shrinks_and_grows_again() {
         assert_eq!((sizes(1).await, sizes(2).await), (Some(1), Some(2)));
         let over = gang.dir().over(1).await.unwrap().expect("epoch 1 is over");
         assert_eq!(over.because, EpochCause::Joined, "{}", over.text);
+    });
+}
+
+/// Each rank saves its own part. A rank that comes late has none, and begins from another one's. A
+/// call that fails is made again.
+#[test]
+fn late_rank_begins_from_the_checkpoint_of_another() {
+    let script: Script = |_, epoch| (if epoch < 2 { 10_000 } else { 20 }, 0);
+    simulate(|clock| async move {
+        let mut gang = Gang::new(Arc::clone(&clock), words((1, 2), &[("join", "1m")]), script);
+        gang.saves = true;
+        gang.upload("step 7").await;
+        gang.faults.fault("checkpoints/0001/files/model", Fault::Down, Some(2));
+        let codes = tokio::join!(gang.rank(0, 1, 0, None), gang.rank(1, 1, 300, None));
+        assert_eq!(codes, (Some(0), Some(0)), "{:?}", gang.said.lock().unwrap());
+        assert_eq!(gang.brought(1, 1).as_deref(), Some("step 7"));
+        assert_eq!(gang.brought(0, 1), None, "its own folder is its own");
+    });
+}
+
+/// The agent ends a quiet machine as idle. A rank that waits is kept until its wait is over, with
+/// the upload of its checkpoint before.
+#[test]
+fn waiting_rank_is_kept_longer_than_it_waits() {
+    let script: Script = |_, _| (10_000, 0);
+    simulate(|clock| async move {
+        let gang = Gang::new(Arc::clone(&clock), words((2, 2), &[("hold", "5m")]), script);
+        let codes = tokio::join!(gang.rank(0, 1, 0, None), gang.rank(1, 1, 0, Some(60)));
+        assert_eq!(codes, (Some(1), None));
+        let dir = JobDir::new(Arc::clone(&gang.store), gang.leader());
+        let asked = dir.requests().await.expect("it works");
+        let kept = asked.iter().find_map(|request| match request.wish {
+            Wish::Keep { time } => Some(time.duration().as_secs()),
+            _ => None,
+        });
+        assert!(kept.is_some_and(|kept| kept > 300 + 60), "{kept:?}");
     });
 }
 

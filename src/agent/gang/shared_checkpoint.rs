@@ -1,7 +1,7 @@
 //! Brings the newest checkpoint of rank 0 to the other ranks before an epoch starts.
 //!
-//! Only with `saves = "rank0"`. Not here: the restore at the start of an attempt
-//! (`agent::checkpoint`).
+//! With `saves = "each"`, only a rank without a checkpoint needs another one's. Not here: the restore
+//! at the start of an attempt (`agent::checkpoint`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,10 @@ use crate::jobdir::{JobDir, layout};
 /// waits 30 s for a folder whose writer was killed. A longer upload would hold all machines; a
 /// shorter wait gives the others an older step.
 const UPLOADED_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long a rank asks again for a file of the shared checkpoint. The others wait for it in their
+/// first collective, which fails after ten minutes.
+const FETCHED_WITHIN: Duration = Duration::from_secs(300);
 
 /// More files than this are not compared.
 const FILES_MAX: usize = 10_000;
@@ -32,15 +36,27 @@ impl RankState {
 
     /// Brings the checkpoint that all begin from, as the formation names it. Returns it.
     pub(super) async fn share_checkpoint(&self, formation: &Formation) -> Option<Manifest> {
-        let from = if self.member.reads.is_some() { 0 } else { self.rank() };
+        let from = self.checkpoint_rank(formation);
         let (dir, number) = self.begins_from(formation, from).await?;
         let manifest = self.insist("the checkpoint", || dir.manifest(number)).await?;
-        if self.member.reads.is_some() {
+        if from != self.rank() {
             for file in &manifest.files {
                 self.bring(&dir, &manifest, file).await;
             }
         }
         Some(manifest)
+    }
+
+    /// The rank whose checkpoint this one begins from. If each saves its own, a rank that has none
+    /// yet takes the part of another one: from nothing, it would be steps behind.
+    fn checkpoint_rank(&self, formation: &Formation) -> u32 {
+        if self.member.reads.is_some() {
+            return 0;
+        }
+        let has_own =
+            formation.member(self.rank()).is_some_and(|member| member.checkpoint.is_some());
+        let other = formation.members.iter().find(|member| member.checkpoint.is_some());
+        other.filter(|_| !has_own).map_or(self.rank(), |member| member.rank)
     }
 
     /// The newest checkpoint of a rank. A gang that goes on has one of an earlier job at first.
@@ -62,7 +78,7 @@ impl RankState {
     /// Asks the own agent for a checkpoint if the folder is newer than the last one, and waits.
     async fn upload_own(&self) {
         let own = self.own_job();
-        let newest = own.newest_checkpoint().await.ok().flatten();
+        let newest = self.insist("the checkpoint", || own.newest_checkpoint()).await;
         let changed = self.newest_change();
         let uploaded = newest.as_ref().map_or(0, |manifest| manifest.created.as_nanosecond());
         if changed.is_none_or(|changed| i128::from(changed) <= uploaded) {
@@ -70,11 +86,13 @@ impl RankState {
         }
         let before = newest.map(|manifest| manifest.number);
         self.ask(self.rank(), Wish::Checkpoint).await;
-        let until = self.ports.clock.mono() + UPLOADED_WITHIN;
+        let mut until = self.ports.clock.mono() + UPLOADED_WITHIN;
         while self.ports.clock.mono() < until {
-            let now = own.newest_checkpoint().await.ok().flatten();
-            if now.map(|manifest| manifest.number) > before {
-                return;
+            match own.newest_checkpoint().await {
+                Ok(now) if now.as_ref().map(|manifest| manifest.number) > before => return,
+                Ok(_) => {}
+                // Without the store nobody can go on, and the agent uploads when it is back.
+                Err(_) => until = self.ports.clock.mono() + UPLOADED_WITHIN,
             }
             tokio::select! {
                 biased;
@@ -102,11 +120,15 @@ impl RankState {
         }
         let key = layout::job(from.job()) + &file.key;
         let part = path.with_extension("lamp-part");
-        let found = self.fetch(&key, &part).await;
-        if found.as_deref() != Some(file.sha256.as_str()) {
-            self.say(format!("cannot read {} of checkpoint {}", file.path, manifest.number));
-            let _gone = self.ports.files.remove(&part);
-            return;
+        // A rank that begins from an older file is steps behind the others.
+        let until = self.ports.clock.mono() + FETCHED_WITHIN;
+        while self.fetch(&key, &part).await.as_deref() != Some(file.sha256.as_str()) {
+            if self.ports.clock.mono() >= until {
+                self.say(format!("cannot read {} of checkpoint {}", file.path, manifest.number));
+                let _gone = self.ports.files.remove(&part);
+                return;
+            }
+            self.pause().await;
         }
         if let Err(error) = self.ports.files.place(&part, &path, file.mode) {
             self.say(format!("cannot write {}: {error}", path.display()));
