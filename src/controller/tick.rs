@@ -8,6 +8,7 @@ use super::act_result::{ActEffect, ActError, DriveError, Ticked};
 use super::cloud_answers::Answers;
 use super::controller::Controller;
 use super::job_memory::JobMemory;
+use super::launch::gang_launch::Unjoined;
 use super::notify::notifier::JobNotifier;
 use super::observe::observe;
 use crate::job::{JobId, Receipt};
@@ -134,6 +135,13 @@ impl Controller {
             is_elsewhere(&spec, &observed.attempts, &self.clouds.owner, self.clouds.here.as_str());
         if elsewhere.is_none() && self.launcher.leave_ended_gang(&dir, &spec, &observed).await? {
             return Ok(Some(TickStep::Recorded));
+        }
+        if elsewhere.is_none() {
+            match self.launcher.settle_unjoined(&dir, &spec, memory, &observed).await? {
+                Unjoined::None => {}
+                Unjoined::Recorded => return Ok(Some(TickStep::Recorded)),
+                Unjoined::Waits => return Ok(Some(TickStep::Waiting)),
+            }
         }
         let mut step = elsewhere.map_or(TickStep::Waiting, TickStep::Elsewhere);
         for act in reconcile(&facts) {

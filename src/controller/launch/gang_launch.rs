@@ -21,11 +21,23 @@ use crate::job::{GangLaunch, GangMember, Plan, Reason, ResolvedSpec, Wish};
 use crate::jobdir::{GangDir, JobDir, JobDirError};
 use crate::market::CloudKind;
 use crate::policy::Wishes;
+use crate::policy::gang::rank_launch::{RankPurchase, rank_purchase};
 use crate::ports::{Clock, CloudError, Created};
 
 /// Between two looks for the launch of rank 0. Shorter asks EC2 once more for each rank. Longer
 /// leaves a machine without its plan, and its agent without a price.
 const LAUNCH_LOOK: Duration = Duration::from_secs(10);
+
+/// A rank that ends and has no plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unjoined {
+    /// It has no machine, or does not end.
+    None,
+    /// Its plan is recorded now.
+    Recorded,
+    /// Rank 0 may still launch its machine.
+    Waits,
+}
 
 impl JobLauncher {
     /// Whether the gang is over. Then no machine is bought for a rank, and its job ends.
@@ -68,6 +80,39 @@ impl JobLauncher {
         Ok(true)
     }
 
+    /// A rank may end before its plan is recorded. The call of rank 0 may have launched its machine
+    /// all the same, and only a plan brings the cost into the receipt of this rank.
+    pub(crate) async fn settle_unjoined(
+        &self,
+        dir: &JobDir,
+        spec: &ResolvedSpec,
+        memory: &mut JobMemory,
+        observed: &Observed,
+    ) -> Result<Unjoined, ActError> {
+        let joins = rank_purchase(&spec.spec, &[]) == RankPurchase::Joins;
+        let member = spec.member().filter(|_| joins && observed.attempts.is_empty());
+        let Some(member) = member else { return Ok(Unjoined::None) };
+        let is_asked = Wishes::of(&observed.requests).end.is_some();
+        if !is_asked && !self.is_gang_over(member).await? {
+            return Ok(Unjoined::None);
+        }
+        let leader = JobDir::new(Arc::clone(&self.store), member.leader().clone());
+        for number in leader.attempts().await?.into_iter().rev() {
+            let settled = leader.settled(number).await?;
+            if settled.is_some_and(|settled| !settled.was_launched()) {
+                continue;
+            }
+            let plan = leader.plan(number).await?.and_then(|plan| rank_plan(plan, dir, member));
+            let Some(plan) = plan else { continue };
+            info!(job = %dir.job(), "it ends, and rank 0 may have launched its machine");
+            self.record_launch(dir, memory, plan, None).await?;
+            return Ok(Unjoined::Recorded);
+        }
+        let is_made = leader.spec().await?.is_some();
+        let is_over = leader.receipt().await?.is_some();
+        Ok(if is_over || !is_made { Unjoined::None } else { Unjoined::Waits })
+    }
+
     /// Records the plan of the machine that rank 0 launched for this rank.
     pub(super) async fn join_launch(
         &self,
@@ -81,16 +126,29 @@ impl JobLauncher {
             self.wait_for(dir, memory, reason, None, LAUNCH_LOOK).await;
             return Ok(ActEffect::Waiting);
         };
+        info!(job = %dir.job(), attempt = plan.attempt.number(), instance, "rank 0 launched it");
+        self.record_launch(dir, memory, plan, Some(instance)).await?;
+        Ok(ActEffect::Changed)
+    }
+
+    /// `instance`: `None` if it is not known.
+    async fn record_launch(
+        &self,
+        dir: &JobDir,
+        memory: &mut JobMemory,
+        plan: Plan,
+        instance: Option<String>,
+    ) -> Result<(), ActError> {
         let (attempt, now) = (plan.attempt, self.clock.mono());
-        let created = dir.create_plan(&plan).await?;
-        info!(job = %dir.job(), attempt = attempt.number(), instance, ?created, "rank 0 launched it");
-        if created == Created::New {
+        if dir.create_plan(&plan).await? == Created::New {
             self.caps.planned(&plan);
             let attempt = memory.attempts.entry(attempt).or_default();
             attempt.planned(plan, now);
-            attempt.launched(instance, now);
+            if let Some(instance) = instance {
+                attempt.launched(instance, now);
+            }
         }
-        Ok(ActEffect::Changed)
+        Ok(())
     }
 
     /// The plan of this rank with its machine, from the newest launch of rank 0 that has one.

@@ -179,4 +179,10 @@ impl Settled {
     pub fn had_machine(&self) -> bool {
         self.instance.is_some() && self.refusal.is_none()
     }
+
+    /// Whether its launch made machines, as far as is known: also one that never ran, or one that
+    /// only has a cost because no controller saw it.
+    pub fn was_launched(&self) -> bool {
+        self.instance.is_some() || self.usd > Usd::ZERO
+    }
 }
