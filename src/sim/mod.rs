@@ -12,7 +12,7 @@
 //!                              │
 //!               every deed: trace (SHA-256) and laws
 //! ```
-//! `play::user_job` plays a user's job on a course of capacity and prices (`world::offers`): `lamp
+//! `gang` plays one job on several machines. `play::user_job` plays a user's job on a course of capacity and prices (`world::offers`): `lamp
 //! simulate`.
 //!
 //! Receipts are compared with the bills of the simulated EC2. Everything runs on one thread,
@@ -20,6 +20,7 @@
 //! here: decisions of the product.
 
 pub(crate) mod faults;
+pub(crate) mod gang;
 pub(crate) mod kernel;
 pub(crate) mod laws;
 pub(crate) mod play;

@@ -2,6 +2,7 @@
 //! as many as one likes.
 
 mod bounds_table;
+mod gangs;
 mod named_seeds;
 mod single_fault;
 mod user_job;

@@ -58,6 +58,9 @@ struct Args {
     /// how it is started again can touch
     #[arg(long, conflicts_with = "what")]
     kept: bool,
+    /// One job on several machines in each world
+    #[arg(long, conflicts_with_all = ["deaths", "long", "mutants", "named", "bounds", "trace"])]
+    gangs: bool,
     /// Let spot capacity come and go as this recording does, or one of these, in each zone by
     /// itself
     #[arg(long, value_name = "FILE", conflicts_with_all = ["deaths", "long", "mutants", "named", "bounds"])]
@@ -96,7 +99,7 @@ struct Args {
 }
 
 fn bug(name: &str) -> Result<Bug, String> {
-    let all = || Bug::ALL.into_iter().chain([Bug::Panics]);
+    let all = || Bug::ALL.into_iter().chain(Bug::OF_GANGS).chain([Bug::Panics]);
     let names = || all().map(|bug| format!("{bug:?}")).collect::<Vec<_>>().join(", ");
     all().find(|bug| format!("{bug:?}") == name).ok_or_else(|| format!("there are {}", names()))
 }
@@ -113,6 +116,7 @@ fn main() {
         newer: !args.older,
         layouts: !args.plain,
         kept: args.kept,
+        gangs: args.gangs,
         recordings: recordings(&args.trace),
         traces: args.trace,
     };
@@ -211,6 +215,7 @@ struct Run {
     layouts: bool,
     /// Only worlds whose job keeps its disk.
     kept: bool,
+    gangs: bool,
     recordings: Vec<Course>,
     /// The files of the recordings.
     traces: Vec<PathBuf>,
@@ -232,6 +237,7 @@ impl Run {
             saves: self.saves,
             newer: self.newer,
             layouts: self.layouts,
+            gang: self.gangs,
             ..WorldRun::seed(seed)
         }
     }

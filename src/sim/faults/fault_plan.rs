@@ -285,7 +285,7 @@ pub async fn befall(world: Arc<World>, laptop: Arc<Party>, due: Vec<Due>) {
     }
 }
 
-async fn strike(world: &Arc<World>, laptop: &Arc<Party>, fate: FaultKind) {
+pub(crate) async fn strike(world: &Arc<World>, laptop: &Arc<Party>, fate: FaultKind) {
     let fate = match fate {
         FaultKind::ReclaimFirst(after) => {
             while world.ec2.running(OWNER).is_none() {
@@ -374,7 +374,7 @@ async fn wish(world: &Arc<World>, laptop: &Arc<Party>, wish: Wish) {
     }
 }
 
-async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: FaultKind) {
+pub(crate) async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: FaultKind) {
     let agent = host.state().agent.clone();
     match fate {
         FaultKind::Reclaim { notice, takes } => reclaim(world, host, notice, takes).await,

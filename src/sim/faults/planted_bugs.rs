@@ -87,11 +87,18 @@ pub enum Bug {
     CapTooLate,
     /// A raised cap is ten hours too late.
     RaisedTooFar,
+    /// A rank whose machine rank 0 launched buys another one.
+    RankBuysAgain,
+    /// The end of a gang is not read.
+    GangEndUnread,
     /// It panics at the first machine that Describe shows. The player catches it, not a law.
     Panics,
 }
 
 impl Bug {
+    /// Those that break a law in the worlds of gangs.
+    pub const OF_GANGS: [Bug; 2] = [Bug::RankBuysAgain, Bug::GangEndUnread];
+
     /// Those that break a law.
     pub const ALL: [Bug; 30] = [
         Bug::DropToken,
@@ -129,7 +136,7 @@ impl Bug {
     /// The law that must catch it. Other laws may break too.
     pub fn law(self) -> u8 {
         match self {
-            Bug::DropToken | Bug::SecondWorkload => 1,
+            Bug::DropToken | Bug::SecondWorkload | Bug::RankBuysAgain => 1,
             Bug::NoCap | Bug::CapTooLate | Bug::RaisedTooFar => 2,
             Bug::BlindSweeper | Bug::PowerLost | Bug::MemoryIsWork => 3,
             Bug::WallForSteady | Bug::RelativeDeadline => 4,
@@ -149,6 +156,7 @@ impl Bug {
             Bug::OverwritesPlans => 16,
             Bug::ReasonUnwritten => 19,
             Bug::SecretInReason => 20,
+            Bug::GangEndUnread => 22,
             Bug::Panics => 0,
         }
     }
@@ -168,6 +176,11 @@ pub fn asked_for<'a>(world: &World, plan: &'a Plan) -> Cow<'a, Plan> {
                 .tags
                 .insert("asked-at".into(), world.timeline.now().as_millis().to_string()),
         ),
+        // Alone, and with another token.
+        Some(Bug::RankBuysAgain) if plan.gang.as_ref().is_some_and(|gang| gang.rank > 0) => {
+            let plan = plan.to_mut();
+            (plan.gang, plan.client_token) = (None, format!("{}-again", plan.client_token));
+        }
         Some(Bug::NoCap) => drop(plan.to_mut().tags.remove(KILL_AT_TAG)),
         Some(Bug::CapTooLate) => {
             let late = |cap: &mut String| {
@@ -282,14 +295,17 @@ pub fn sees(world: &World, by: &str, prefix: &str) -> bool {
     world.planted() != Some(Bug::LostCancel) || by == "user" || !prefix.contains("/requests/")
 }
 
-/// The spec of a job as an agent reads it.
-pub fn read(world: &World, key: &str, body: Bytes) -> Bytes {
-    if world.planted() != Some(Bug::RareSaves) || !key.ends_with("/spec.json") {
-        return body;
+/// A record as the product reads it. `None`: it does not.
+pub fn read(world: &World, key: &str, body: Bytes) -> Option<Bytes> {
+    match world.planted() {
+        Some(Bug::RareSaves) if key.ends_with("/spec.json") => {
+            let text = String::from_utf8_lossy(&body)
+                .replace(r#""interval": "2m""#, r#""interval": "48h""#);
+            Some(Bytes::from(text))
+        }
+        Some(Bug::GangEndUnread) if key.ends_with("/gang/end.json") => None,
+        _ => Some(body),
     }
-    let text =
-        String::from_utf8_lossy(&body).replace(r#""interval": "2m""#, r#""interval": "48h""#);
-    Bytes::from(text)
 }
 
 /// The steady clock of a machine.

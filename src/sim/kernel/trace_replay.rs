@@ -13,6 +13,7 @@ impl WorldRun {
         );
         words.extend((self.saves == Some(SaveStyle::Renamed)).then(|| "--renamed".to_owned()));
         words.extend((!self.newer).then(|| "--older".to_owned()));
+        words.extend(self.gang.then(|| "--gangs".to_owned()));
         words.extend((!self.layouts).then(|| "--plain".to_owned()));
         words.extend(self.planted.map(|bug| format!("--bug {bug:?}")));
         words.extend(self.lone.map(|lone| format!("--lone {:?}:{:?}", lone.fault, lone.watching)));

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::observer::Judge;
+use super::observer::{Judge, attempt_of};
 use crate::instance::{InstanceState, Tags};
 use crate::job::{Outcome, Plan, ResolvedSpec, Settled};
 use crate::jobdir::layout;
@@ -15,7 +15,7 @@ use crate::sim::kernel::virtual_time::at;
 use crate::sim::world::host::Host;
 use crate::sim::world::machines::SimMachine;
 use crate::sim::world::workload::Start;
-use crate::sim::world::world::{Deed, EndRequest, Which, World};
+use crate::sim::world::world::{Deed, EndRequest, Which, World, which};
 
 /// How long after a wish in the job directory a launch may still ignore it. A listing may be half a
 /// minute stale, and a tick may be running.
@@ -127,7 +127,7 @@ pub(crate) fn useful_work_is_never_stopped(
             let unheard = ON_ITS_WAY..Duration::from_secs(29 * 60);
             let held = heard.is_some_and(|heard| unheard.contains(&now.saturating_sub(heard)));
             let moves = now.saturating_sub(truth.moved) < Duration::from_secs(20 * 60);
-            let may = judge.wish.is_some()
+            let may = judge.wished(asked.attempt).wish.is_some()
                 || judge.outcomes.contains_key(&asked.attempt)
                 || asked.is_past_cap(now);
             if held && moves && !may {
@@ -195,7 +195,7 @@ fn its_own_switch_waits(judge: &Judge, world: &World, id: &str) -> Result<(), St
         .get(&asked.attempt)
         .is_some_and(|(heard, ..)| now.saturating_sub(*heard) < Duration::from_secs(300));
     let moves = now.saturating_sub(truth.moved) < Duration::from_secs(20 * 60);
-    let may = judge.wish.is_some()
+    let may = judge.wished(asked.attempt).wish.is_some()
         || judge.outcomes.contains_key(&asked.attempt)
         || asked.is_past_cap(now);
     // The power-off of the deadline unit cannot be cancelled. An agent that starts in those seconds
@@ -235,26 +235,30 @@ pub(crate) fn given_up_for_a_cause(
     let Deed::Asked { ask: EndRequest::Terminate, id, by } = deed else { return Ok(()) };
     let now = world.timeline.now();
     let Some(asked) = RequestedMachine::of(world, id) else { return Ok(()) };
-    if asked.state == InstanceState::Stopped && asked.was_kept(world) && judge.cancelled.is_none() {
+    let wished = judge.wished(asked.attempt);
+    if asked.state == InstanceState::Stopped && asked.was_kept(world) && wished.cancelled.is_none()
+    {
         return Err(format!("{by} ended {id}, which stood still with the disk that was kept"));
     }
     if !asked.state.bills() {
         return Ok(());
     }
     if asked.is_all_its_job_has(judge, world)
-        && judge.cancelled.is_none()
+        && wished.cancelled.is_none()
         && !judge.was_store_ill(now, INTENT_MAX)
     {
         return Err(format!(
             "{by} ended {id}, which was started on the disk that is all its job has, and never said a word"
         ));
     }
-    if asked.is_to_stay(world) && judge.cancelled.is_none() && !judge.was_store_ill(now, INTENT_MAX)
+    if asked.is_to_stay(world)
+        && wished.cancelled.is_none()
+        && !judge.was_store_ill(now, INTENT_MAX)
     {
         return Err(format!("{by} ended {id}, whose disk was to stay"));
     }
     if judge.outcomes.contains_key(&asked.attempt)
-        || judge.cancelled.is_some()
+        || wished.cancelled.is_some()
         || asked.is_past_cap(now)
         || asked.is_settled(world)
     {
@@ -268,7 +272,7 @@ pub(crate) fn given_up_for_a_cause(
         // A party whose first request failed counts from that one (seed 18000109 of 24 h: ten
         // seconds).
         let may =
-            judge.wish.is_some() || silent + Duration::from_secs(30) >= asked.tags.boot.duration();
+            wished.wish.is_some() || silent + Duration::from_secs(30) >= asked.tags.boot.duration();
         return if may {
             Ok(())
         } else {
@@ -300,16 +304,19 @@ pub(crate) fn a_wish_to_end_is_never_lost(
     world: &World,
     deed: &Deed<'_>,
 ) -> Result<(), String> {
-    let late = judge.wish.is_some_and(|wish| world.timeline.now().saturating_sub(wish) > WISH_SEEN);
+    let now = world.timeline.now();
+    let late = |wish: Duration| now.saturating_sub(wish) > WISH_SEEN;
+    let by_hand = |key: &str| judge.wished(attempt_of(key).unwrap_or_default()).by_hand;
     match deed {
-        Deed::Launched { id, new: true, .. } if late => {
+        Deed::Launched { id, plan, new: true, .. }
+            if judge.wished(which(plan.job.as_str(), 0)).wish.is_some_and(late) =>
+        {
             Err(format!("{id} was launched after the job was asked to end"))
         }
         Deed::Wrote { key, new: true, .. }
             if key.ends_with("/plan.json")
-                && judge.by_hand.is_some_and(|by_hand| {
-                    world.timeline.now().saturating_sub(by_hand) < STILL_SHOWN
-                }) =>
+                && by_hand(key)
+                    .is_some_and(|by_hand| now.saturating_sub(by_hand) < STILL_SHOWN) =>
         {
             Err(format!("{key} was made after a person had ended the machine before"))
         }

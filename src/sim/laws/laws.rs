@@ -5,13 +5,14 @@
 //! world without further faults converges. Not here: what the laws remember ([`super::observer`]).
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use zstd::bulk::Decompressor;
 
 use super::observer::{Judge, attempt_of, request, step_held};
-use super::{ends, outcomes, saves};
+use super::{ends, gang_laws, outcomes, saves};
 use crate::instance::{InstanceState, Tags};
 use crate::job::{Manifest, ManifestEntry, Plan};
 use crate::market::{Market, Usd};
@@ -101,6 +102,8 @@ pub const LAWS: &[(u8, Law)] = &[
     (16, an_old_message_never_replaces_a_newer),
     (19, ends::every_end_has_its_reason),
     (20, no_secret_in_a_record),
+    (21, gang_laws::one_world_an_epoch),
+    (22, gang_laws::a_waiting_member_ends),
 ];
 
 fn one_machine_a_job(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
@@ -111,10 +114,20 @@ fn one_machine_a_job(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), St
         machine.owner() == Some(OWNER)
             && !matches!(machine.state(), InstanceState::Terminated | InstanceState::Stopped)
     };
-    let ids: Vec<String> = world
-        .ec2
-        .look(|machines| machines.iter().filter(live).map(|machine| machine.id.clone()).collect());
-    if ids.len() > 1 { Err(format!("the job has {} at once", ids.join(" and "))) } else { Ok(()) }
+    // The job of each rank has one.
+    let job_of = |machine: &SimMachine| {
+        world.gang().and_then(|_| machine.attempt()).map_or(0, |(rank, _)| rank)
+    };
+    let mut ids: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    world.ec2.look(|machines| {
+        for machine in machines.iter().filter(live) {
+            ids.entry(job_of(machine)).or_default().push(machine.id.clone());
+        }
+    });
+    match ids.values().find(|ids| ids.len() > 1) {
+        Some(ids) => Err(format!("the job has {} at once", ids.join(" and "))),
+        None => Ok(()),
+    }
 }
 
 fn tagged_at_any_moment(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
@@ -271,7 +284,9 @@ fn settled_means_seen_to_be_gone(_: &Judge, world: &World, deed: &Deed<'_>) -> R
         .and_then(|body| serde_json::from_slice::<Plan>(&body).ok());
     let Some(plan) = plan else { return Err(format!("{key} without a plan")) };
     let is_its = |machine: &&SimMachine| {
-        machine.token == plan.client_token && machine.offer.zone == plan.offer.zone
+        machine.token == plan.client_token
+            && machine.offer.zone == plan.offer.zone
+            && machine.is_of_rank(&plan)
     };
     let state = world.ec2.look(|machines| machines.iter().find(is_its).map(SimMachine::state));
     match state {
@@ -297,7 +312,10 @@ fn the_next_attempt_waits_for_the_end_of_the_last(
         return Ok(());
     };
     let before = format!("{folder}/{:04}/settled.json", attempt - 1);
-    if world.objects.body(&before).is_some() {
+    // A rank begins with the attempt of rank 0 that launched its machine.
+    let is_first =
+        world.gang().is_some() && world.objects.body(&before.replace("settled", "plan")).is_none();
+    if is_first || world.objects.body(&before).is_some() {
         Ok(())
     } else {
         Err(format!("attempt {attempt} is planned before the last is settled"))
@@ -306,6 +324,10 @@ fn the_next_attempt_waits_for_the_end_of_the_last(
 
 fn a_token_is_one_request(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
     let Deed::Launched { plan, .. } = deed else { return Ok(()) };
+    // The call of rank 0 launches the machines of later ranks.
+    if plan.gang.as_ref().is_some_and(|gang| gang.rank > 0) {
+        return Ok(());
+    }
     match judge.requests.get(&plan.client_token) {
         Some(before) if *before != request(plan) => {
             Err(format!("attempt {} was asked for twice, differently", plan.attempt))
@@ -379,7 +401,8 @@ fn launches_and_money_have_a_bound(
                 .iter()
                 .filter(|at| now.saturating_sub(**at) < Duration::from_secs(3600))
                 .count();
-            if lately > LAUNCHES_MAX {
+            let jobs = world.gang().map_or(1, |gang| gang.ranks() as usize);
+            if lately > LAUNCHES_MAX * jobs {
                 Err(format!("{lately} machines within an hour"))
             } else {
                 Ok(())

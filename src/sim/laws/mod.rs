@@ -1,6 +1,7 @@
 //! The laws of every simulated world, and the observer that checks them.
 
 pub(crate) mod ends;
+pub(crate) mod gang_laws;
 pub(crate) mod laws;
 pub(crate) mod observer;
 pub(crate) mod observer_heartbeat;

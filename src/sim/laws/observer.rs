@@ -35,12 +35,22 @@ pub(crate) struct Useless {
     pub hushed: bool,
 }
 
+/// The wishes to end one job.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct EndWishes {
+    /// The first wish to end, and the first cancel.
+    pub wish: Option<Duration>,
+    pub cancelled: Option<Duration>,
+    /// When a person ended or stopped a machine that sent heartbeats.
+    pub by_hand: Option<Duration>,
+}
+
 /// The facts that the laws remember.
 #[derive(Default)]
 pub struct Judge {
     pub(crate) budget: Option<Usd>,
     /// Extensions of limits: the job, when, and the added time and money.
-    grants: Vec<(bool, Duration, (Duration, Usd))>,
+    grants: Vec<(u32, Duration, (Duration, Usd))>,
     /// By attempt: when its last heartbeat was written, its number, and the number before.
     pub(crate) beats: BTreeMap<Which, (Duration, u64, u64)>,
     /// The last answer of Describe for each party, and when.
@@ -59,9 +69,9 @@ pub struct Judge {
     /// Machines that a visit without errors failed to end. If every visit met errors, it is not the
     /// sweeper's fault (seed 5002237 of 24 h).
     pub(crate) passed_over: BTreeSet<String>,
-    /// The first wish to end, and the first cancel.
-    pub(crate) wish: Option<Duration>,
-    pub(crate) cancelled: Option<Duration>,
+    /// By rank. Without a gang, all jobs share the first one.
+    wishes: BTreeMap<u32, EndWishes>,
+    is_gang: bool,
     /// When the store, an agent's line to it, and the metadata service last had a fault.
     store_ill: Option<Duration>,
     line_ill: Option<Duration>,
@@ -88,8 +98,6 @@ pub struct Judge {
     is_blind: bool,
     /// Machines that a party asked to end.
     pub(crate) asked: BTreeSet<String>,
-    /// When a person ended or stopped a machine that sent heartbeats.
-    pub(crate) by_hand: Option<Duration>,
     /// Minutes in a row while the agents of a machine kept dying and the sweeper could work.
     pub(crate) looped: BTreeMap<String, u32>,
     /// Minutes that a machine with a running agent billed after its outcome, and beyond its cap.
@@ -121,7 +129,21 @@ pub struct Judge {
 
 impl Judge {
     pub fn new(spec: &ResolvedSpec) -> Self {
-        Judge { budget: spec.spec.limits.budget, ..Judge::default() }
+        let is_gang = spec.member().is_some();
+        Judge { budget: spec.spec.limits.budget, is_gang, ..Judge::default() }
+    }
+
+    /// The wishes to end the job of an attempt.
+    pub(crate) fn wished(&self, attempt: Which) -> EndWishes {
+        self.wishes.get(&self.wish_key(attempt)).copied().unwrap_or_default()
+    }
+
+    fn wished_mut(&mut self, attempt: Which) -> &mut EndWishes {
+        self.wishes.entry(self.wish_key(attempt)).or_default()
+    }
+
+    fn wish_key(&self, (job, _): Which) -> u32 {
+        if self.is_gang { job } else { 0 }
     }
 
     /// Called before the laws check the deed.
@@ -138,7 +160,9 @@ impl Judge {
             Deed::Launched { new: true, .. } => self.launched.push(now),
             // A continued job begins: earlier wishes were for the job before.
             Deed::Wrote { key, new: true, .. } if key.ends_with("/spec.json") => {
-                (self.wish, self.cancelled, self.by_hand) = (None, None, None)
+                if !self.is_gang {
+                    self.wishes.clear();
+                }
             }
             Deed::State { id, state: InstanceState::Pending, .. } => self.begin_anew(id),
             Deed::Wrote { key, body, by, .. } if key.ends_with("/status.json") => {
@@ -159,10 +183,13 @@ impl Judge {
                 match wish {
                     // A late wish may reach a job that has ended, and miss the continued one (seed
                     // 92003158 of 24 h).
-                    Ok(Wish::Stop | Wish::Cancel) if job != world.newest_job().as_str() => {}
+                    Ok(Wish::Stop | Wish::Cancel)
+                        if !self.is_gang && job != world.newest_job().as_str() => {}
                     Ok(wish @ (Wish::Stop | Wish::Cancel)) => {
-                        self.wish.get_or_insert(now);
-                        self.cancelled = self.cancelled.or((wish == Wish::Cancel).then_some(now));
+                        let wished = self.wished_mut(which(job, 0));
+                        wished.wish.get_or_insert(now);
+                        wished.cancelled =
+                            wished.cancelled.or((wish == Wish::Cancel).then_some(now));
                     }
                     Ok(Wish::Extend { time, budget: more, .. }) => {
                         self.extended = true;
@@ -188,10 +215,15 @@ impl Judge {
                     && heard
                         .is_some_and(|heard| now.saturating_sub(heard) < Duration::from_secs(300))
                 {
-                    self.by_hand = Some(now);
+                    self.wished_mut(attempt.unwrap_or_default()).by_hand = Some(now);
                 }
             }
-            Deed::Minute => self.count_minutes(world, now),
+            Deed::Minute => {
+                self.count_minutes(world, now);
+                if let Some(gang) = world.gang() {
+                    gang.count_minute(world);
+                }
+            }
             Deed::Noticed { host, ahead } => self.take_note_of_notice(world, host, *ahead),
             Deed::Started { host, start, step } if !start.is_setup() => {
                 self.take_note_of_start(host, start, *step)
@@ -420,7 +452,9 @@ fn is_once(key: &str) -> bool {
         "/manifest.json",
         "/receipt.json",
     ];
-    key.contains("/requests/") || ends.iter().any(|end| key.ends_with(end))
+    key.contains("/requests/")
+        || key.contains("/gang/")
+        || ends.iter().any(|end| key.ends_with(end))
 }
 
 /// The attempt of `jobs/<job>/attempts/<n>/...`.

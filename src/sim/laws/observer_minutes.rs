@@ -232,11 +232,11 @@ impl Judge {
         let capped = kill_at.is_some_and(|cap| {
             cap + Duration::from_secs(u64::from(PAST_CAP_MINUTES) * 60) < at(now)
         });
-        let goes_on = self.wish.is_some() && !over && heeds;
+        let goes_on = self.wished(attempt).wish.is_some() && !over && heeds;
         let unheeded = self.unheeded.entry(id.to_owned()).or_default();
         *unheeded = if goes_on { *unheeded + 1 } else { 0 };
         let reaches = !is(&AGENTS_TROUBLES) && !is(&WORKSTATIONS_TROUBLES);
-        let cancelled = self.cancelled.is_some();
+        let cancelled = self.wished(attempt).cancelled.is_some();
         for (who, (shown, _)) in self.shown.iter().filter(|(who, _)| *who != "sweeper") {
             let awake = reaches && now.saturating_sub(*shown) <= AWAKE;
             let watched = [

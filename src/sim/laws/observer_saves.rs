@@ -62,12 +62,11 @@ impl Judge {
         let Some(start) = working(host) else { return };
         let truth = start.truth();
         let works = truth.steps > 0 && truth.hung_since.is_none() && truth.quiet_since.is_none();
-        let over = world
-            .ec2
-            .with(&host.id, crate::sim::world::machines::SimMachine::attempt)
-            .flatten()
-            .is_some_and(|attempt| self.outcomes.contains_key(&attempt));
-        let can_save = world.habit.saves_when_asked && works && !over && self.wish.is_none();
+        let attempt =
+            world.ec2.with(&host.id, crate::sim::world::machines::SimMachine::attempt).flatten();
+        let over = attempt.is_some_and(|attempt| self.outcomes.contains_key(&attempt));
+        let wished = self.wished(attempt.unwrap_or_default()).wish;
+        let can_save = world.habit.saves_when_asked && works && !over && wished.is_none();
         // A second notice does not delay the first (seed 48000245 of 24 h).
         let goes_sooner = |first: &Noticed| {
             Arc::ptr_eq(&first.start, &start)
@@ -117,12 +116,14 @@ impl Judge {
             .with(id, crate::sim::world::machines::SimMachine::attempt)
             .flatten()
             .filter(|attempt| !self.outcomes.contains_key(attempt));
+        let attempt = attempt.as_ref();
         let beats = attempt
-            .and_then(|attempt| self.beats.get(&attempt))
+            .and_then(|attempt| self.beats.get(attempt))
             .is_some_and(|(heard, ..)| now.saturating_sub(*heard) < LATELY);
         let calm =
             !self.was_ill_since(noticed.since) && !host.disk.is_full() && host.knows_the_time();
-        (same && lived && beats && calm && self.wish.is_none()).then_some(noticed)
+        let wished = self.wished(attempt.copied().unwrap_or_default()).wish;
+        (same && lived && beats && calm && wished.is_none()).then_some(noticed)
     }
 
     /// Whether no fault hinders an agent, now or within `lately`. The faults of this deed are noted

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::gang_laws;
 use super::observer::Judge;
 use crate::instance::{Notice, NoticeKind};
 use crate::job::{AttemptNo, EndedBecause, MarketChoice, Outcome, ResolvedSpec, Settled, Spec};
@@ -15,7 +16,7 @@ use crate::market::Usd;
 use crate::sim::kernel::virtual_time::at;
 use crate::sim::world::host::Host;
 use crate::sim::world::workload::Truth;
-use crate::sim::world::world::{Deed, World};
+use crate::sim::world::world::{Deed, World, which};
 
 /// The default idle window, and the time of two sensor reads, because a period has two ends.
 const IDLE_WINDOW: Duration = Duration::from_secs(300);
@@ -81,6 +82,7 @@ pub(crate) fn an_outcome_is_true(
     // Until the decision: save and outcome may take half an hour more.
     let stood = truth.map(|truth| told.saturating_sub(truth.moved));
     let (word, steps) = (outcome.because, host.habit().steps);
+    let wished = judge.wished(which(outcome.job.as_str(), outcome.attempt.number()));
     // A void notice of an hour ago does not count.
     let recent = if host.knows_the_time() { NOTICE_HOLDS } else { OUTCOME_WAITS };
     let is_recent = |notice: &Notice| {
@@ -93,14 +95,21 @@ pub(crate) fn an_outcome_is_true(
         EndedBecause::Stalled => stood
             .zip(world.spec.spec.watch.stall.window)
             .is_none_or(|(stood, window)| stood >= window.duration()),
-        EndedBecause::Idle => truth.is_none_or(|truth| truth.quiet_since.is_some()),
+        EndedBecause::Idle => truth.is_none_or(|truth| {
+            let waits = gang_laws::longest_wait(world).unwrap_or_default();
+            truth.quiet_since.is_some_and(|quiet| told.saturating_sub(quiet) >= waits)
+        }),
         EndedBecause::Interrupted => noticed(),
         EndedBecause::HardwareLost => host.lacks_gpu || !host.state().xids.is_empty(),
         // The agent cannot unpack files on a full disk (seed 18000415 of 24 h).
         EndedBecause::PreflightFailed => host.lacks_gpu || was_full(),
-        EndedBecause::Succeeded => truth.is_some_and(|truth| truth.step >= steps),
-        EndedBecause::UserStopped => judge.wish.is_some(),
-        EndedBecause::UserCancelled => judge.cancelled.is_some(),
+        EndedBecause::Succeeded => match world.gang() {
+            // A rank that comes back when the work is done has nothing to do.
+            Some(gang) => gang.reached() >= steps,
+            None => truth.is_some_and(|truth| truth.step >= steps),
+        },
+        EndedBecause::UserStopped => wished.wish.is_some(),
+        EndedBecause::UserCancelled => wished.cancelled.is_some(),
         EndedBecause::MaxRuntime
         | EndedBecause::Budget
         | EndedBecause::Deadline

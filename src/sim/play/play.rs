@@ -21,6 +21,7 @@ use crate::sim::faults::fault_times::{self, Strikes};
 use crate::sim::faults::planted_bugs::Bug;
 use crate::sim::faults::recovery_times::{self, RecoveryTimes};
 use crate::sim::faults::single_fault::Lone;
+use crate::sim::gang::gang_play;
 use crate::sim::kernel::rng::Dice;
 use crate::sim::kernel::virtual_time::{Timeline, at, in_virtual_time};
 use crate::sim::laws::receipt_check;
@@ -61,6 +62,8 @@ pub struct WorldRun {
     pub newer: bool,
     /// With checkpoint layouts that were added after the seeds were named.
     pub layouts: bool,
+    /// The job has several machines.
+    pub gang: bool,
 }
 
 /// The result of a world.
@@ -137,6 +140,7 @@ impl WorldRun {
             saves: None,
             newer: true,
             layouts: true,
+            gang: false,
         }
     }
 
@@ -158,6 +162,9 @@ pub fn play(play: WorldRun) -> WorldResult {
 /// Plays a world whose capacity follows one of these recordings in each zone, with interruptions.
 /// Without recordings the seed decides.
 pub fn play_on(play: WorldRun, recordings: &[Course]) -> WorldResult {
+    if play.gang {
+        return in_virtual_time(|timeline| gang_play::live(play, timeline));
+    }
     in_virtual_time(|timeline| live(play, recordings, timeline))
 }
 
@@ -322,7 +329,11 @@ async fn to_the_end(
 }
 
 /// Checks the laws at the end of a world.
-fn judge(world: &Arc<World>, play: &WorldRun, receipts: Vec<Option<Receipt>>) -> WorldResult {
+pub(crate) fn judge(
+    world: &Arc<World>,
+    play: &WorldRun,
+    receipts: Vec<Option<Receipt>>,
+) -> WorldResult {
     let now = world.timeline.now();
     if receipts.iter().any(Option::is_none) {
         world.violated(18, "the faults are over, and the job has no end".into());

@@ -18,7 +18,7 @@ use crate::job::{
 };
 use crate::market::{Market, Offer, PriceHistory, PricePoint, Region, Span, Supply};
 use crate::ports::{Cloud, CloudError, NoCredentials};
-use crate::sim::faults::planted_bugs;
+use crate::sim::faults::planted_bugs::{self, Bug};
 
 pub const REGION: &str = "us-east-1";
 const EMPTY: [(&str, WorldFault); 2] =
@@ -94,14 +94,20 @@ impl Ec2Line {
         }
         let launched = self.world.ec2.launch(&self.world, plan);
         let (id, new) = match &launched {
-            LaunchAnswer::New(id) => (id.as_str(), true),
+            LaunchAnswer::New(ids) => (ids[0].as_str(), true),
             LaunchAnswer::Same(id) => (id.as_str(), false),
             LaunchAnswer::Mismatch(_) => ("mismatch", false),
             LaunchAnswer::Spent => ("spent", false),
         };
         self.world.happened(&Deed::Launched { plan, id, new, by: &self.who });
         match launched {
-            LaunchAnswer::New(id) | LaunchAnswer::Same(id) => Self::reply(lost, act, id),
+            LaunchAnswer::New(ids) => {
+                for id in &ids[1..] {
+                    self.happened_for_rank(id);
+                }
+                Self::reply(lost, act, ids[0].clone())
+            }
+            LaunchAnswer::Same(id) => Self::reply(lost, act, id),
             LaunchAnswer::Mismatch(id) => Err(CloudError::Mismatch {
                 machine: Some(id),
                 what: "the token was used with other parameters".into(),
@@ -110,6 +116,26 @@ impl Ec2Line {
                 what: "its machine has ended".into(),
                 refusal: Refusal::Spent,
             }),
+        }
+    }
+
+    /// The machine of a later rank is launched by the same call.
+    fn happened_for_rank(&self, id: &str) {
+        let host = self.world.ec2.with(id, |machine| machine.host.clone()).flatten();
+        if let Some(host) = host {
+            let (plan, by) = (&host.plan, self.who.as_str());
+            self.world.happened(&Deed::Launched { plan, id, new: true, by });
+        }
+    }
+
+    /// The machine that the call of rank 0 launched for this rank. It buys nothing.
+    async fn launched_by_rank_0(&self, plan: &Plan) -> Result<String, CloudError> {
+        let act = "find the machine of a rank";
+        let lost = self.meet(act).await?;
+        let found = self.world.ec2.by_token(plan, self.behind());
+        match found.into_iter().next() {
+            Some(machine) => Self::reply(lost, act, machine.id),
+            None => Err(ambiguous(act, "the launch of rank 0 does not show it yet")),
         }
     }
 
@@ -144,7 +170,7 @@ impl Ec2Line {
         if self.world.weather.is(WorldFault::Ec2Down) {
             return Err(ambiguous(act, "Unavailable: the zone does not answer"));
         }
-        let found = self.world.ec2.by_token(&plan.client_token, self.behind());
+        let found = self.world.ec2.by_token(plan, self.behind());
         if found.iter().any(|machine| !machine.state.is_terminated()) {
             return Err(ambiguous(act, "it is there by its token, and not by its tags"));
         }
@@ -167,7 +193,9 @@ impl Ec2Line {
             (&self.world.weather, &self.world.sold, self.world.timeline.now());
         let is_spot = plan.offer.market == Market::Spot;
         let zone = EMPTY.iter().find(|(zone, _)| *zone == plan.offer.zone.as_str());
+        let has_room = self.world.gang().is_none_or(|gang| gang.has_room(plan.machines(), now));
         let refusal = match zone {
+            _ if !has_room => Refusal::Capacity,
             Some((_, trouble)) if weather.is(*trouble) => Refusal::Capacity,
             _ if weather.is(WorldFault::QuotaFull) => Refusal::Quota,
             _ if !sold.has_capacity(&plan.offer, now) => Refusal::Capacity,
@@ -236,6 +264,11 @@ impl Cloud for Ec2Line {
     }
 
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
+        if plan.gang.as_ref().is_some_and(|gang| gang.rank > 0)
+            && self.world.planted() != Some(Bug::RankBuysAgain)
+        {
+            return self.launched_by_rank_0(plan).await;
+        }
         planted_bugs::launched(
             &self.world,
             self.run_instances(&planted_bugs::asked_for(&self.world, plan)).await,

@@ -19,7 +19,7 @@ use super::sensors::Senses;
 use super::store::Line;
 use super::watchdog::Watchdog;
 use super::workload::{Habit, Start};
-use super::world::{JOB, Which, World, which};
+use super::world::{Which, World, which};
 use crate::agent::shutdown::deadman::SwitchFiles;
 use crate::agent::startup::boot::{BootPorts, boot};
 use crate::agent::{AGENT_STATE_FILE, Agent, AgentPorts, AgentState, Folders};
@@ -108,6 +108,7 @@ impl Host {
             () if world.weather.is(WorldFault::BadBoots) => {
                 world.dice.newer.pick(&[BootOutcome::NoAgent, BootOutcome::Dark])
             }
+            () if world.gang().is_some_and(|gang| gang.fails_to_boot(plan)) => BootOutcome::NoAgent,
             () if world.weather.is(WorldFault::NoAgents) => BootOutcome::NoAgent,
             () if world.weather.is(WorldFault::DarkBoots) => BootOutcome::Dark,
             () => BootOutcome::Well,
@@ -377,7 +378,11 @@ impl Host {
     pub fn habit(&self) -> Habit {
         let habit = self.world.habit;
         Habit {
-            steps: if self.plan.job.as_str() == JOB { habit.steps } else { 2 * habit.steps },
+            steps: if self.attempt().0 == 0 || self.world.gang().is_some() {
+                habit.steps
+            } else {
+                2 * habit.steps
+            },
             ..habit
         }
     }

@@ -12,8 +12,8 @@ use super::active_faults::WorldFault;
 use super::billing::Bill;
 use super::host::Host;
 use super::world::{Deed, Which, World, which};
-use crate::instance::{InstanceState, InstanceView, Tags};
-use crate::job::Plan;
+use crate::instance::{InstanceState, InstanceView, Tags, tags_of_rank};
+use crate::job::{GangLaunch, Plan};
 use crate::market::Offer;
 use crate::sim::faults::planted_bugs::KILL_AT_TAG;
 use crate::sim::kernel::virtual_time::at;
@@ -30,7 +30,8 @@ const LATE_SHOW: Duration = Duration::from_secs(270);
 const STUCK: Duration = Duration::from_secs(20 * 60);
 
 pub enum LaunchAnswer {
-    New(String),
+    /// The machines in the order of their ranks.
+    New(Vec<String>),
     /// The token is known, with the same request.
     Same(String),
     /// The token is known, with another request; and its machine.
@@ -90,6 +91,12 @@ impl SimMachine {
     /// The attempt that it was launched, or started again, for.
     pub fn attempt(&self) -> Option<Which> {
         Tags::from_map(&self.tags).ok().map(|tags| which(tags.job.as_str(), tags.attempt.number()))
+    }
+
+    /// Whether it was launched for the rank of this plan. A job of one machine has no ranks.
+    pub(crate) fn is_of_rank(&self, plan: &Plan) -> bool {
+        plan.gang.is_none()
+            || self.attempt().is_some_and(|(rank, _)| rank == which(plan.job.as_str(), 0).0)
     }
 
     /// It hangs in its end. Only force ends it soon.
@@ -156,6 +163,14 @@ impl SimMachine {
     }
 }
 
+/// The plan of one machine of a launch, with the tags of its rank.
+fn plan_of_rank(plan: &Plan, rank: u32) -> Plan {
+    let Some(launch) = &plan.gang else { return plan.clone() };
+    let tags = tags_of_rank(plan.tags.clone(), rank);
+    let job = Tags::from_map(&tags).map_or_else(|_| plan.job.clone(), |tags| tags.job);
+    Plan { job, tags, gang: Some(GangLaunch { rank, ..launch.clone() }), ..plan.clone() }
+}
+
 /// Goes from pending to running after some seconds. If `withdrawn`, it terminates before it runs.
 fn boot(world: &Arc<World>, id: &str, host: Arc<Host>, withdrawn: bool) {
     let (world, id) = (Arc::clone(world), id.to_owned());
@@ -193,12 +208,14 @@ impl Ec2 {
     pub fn launch(&self, world: &Arc<World>, plan: &Plan) -> LaunchAnswer {
         let request = serde_json::to_vec(&(&plan.offer, &plan.launch, &plan.tags, &plan.bid))
             .expect("a plan is a record");
-        let mut machines = self.lock();
+        let machines = self.lock();
         // EC2 keeps a token by zone if the request names one. In another zone it buys another
         // machine (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html,
         // "RunInstances idempotency").
         let is_known = |machine: &&SimMachine| {
-            machine.token == plan.client_token && machine.offer.zone == plan.offer.zone
+            machine.token == plan.client_token
+                && machine.offer.zone == plan.offer.zone
+                && machine.is_of_rank(plan)
         };
         if let Some(known) = machines.iter().find(is_known) {
             return match () {
@@ -207,6 +224,16 @@ impl Ec2 {
                 () => LaunchAnswer::Same(known.id.clone()),
             };
         }
+        drop(machines);
+        let ids: Vec<String> = (0..plan.machines())
+            .map(|rank| self.launch_one(world, &plan_of_rank(plan, rank), &request))
+            .collect();
+        LaunchAnswer::New(ids)
+    }
+
+    /// Returns the id.
+    fn launch_one(&self, world: &Arc<World>, plan: &Plan, request: &[u8]) -> String {
+        let mut machines = self.lock();
         let now = world.timeline.now();
         let id = format!("i-{:04}", machines.len() + 1);
         let late = world.weather.is(WorldFault::LateShows);
@@ -221,7 +248,7 @@ impl Ec2 {
                 .collect(),
             offer: plan.offer.clone(),
             token: plan.client_token.clone(),
-            request,
+            request: request.to_vec(),
             launched: now,
             shown: now
                 + if late {
@@ -244,7 +271,7 @@ impl Ec2 {
         });
         drop(machines);
         boot(world, &id, host, world.weather.is(WorldFault::Withdraws));
-        LaunchAnswer::New(id)
+        id
     }
 
     /// StartInstances. It boots from its disk, for the attempt of this plan. Returns the state
@@ -427,10 +454,12 @@ impl Ec2 {
         ours.filter_map(|machine| machine.view(now.saturating_sub(behind))).collect()
     }
 
-    /// The machines that a token launched, with any tags.
-    pub fn by_token(&self, token: &str, behind: Duration) -> Vec<InstanceView> {
+    /// The machines that the token of a plan launched for its rank, with any tags.
+    pub fn by_token(&self, plan: &Plan, behind: Duration) -> Vec<InstanceView> {
         let machines = self.lock();
-        let ours = machines.iter().filter(|machine| machine.token == token);
+        let ours = machines
+            .iter()
+            .filter(|machine| machine.token == plan.client_token && machine.is_of_rank(plan));
         let now =
             |machine: &SimMachine| machine.host.as_ref().map(|host| host.world.timeline.now());
         ours.filter_map(|machine| machine.view(now(machine)?.saturating_sub(behind))).collect()

@@ -45,6 +45,11 @@ impl Objects {
         self.lock().get(key).map(|object| object.body.clone())
     }
 
+    /// When an object was last written.
+    pub fn born(&self, key: &str) -> Option<Duration> {
+        self.lock().get(key).map(|object| object.born)
+    }
+
     pub fn clear(&self) {
         self.lock().clear();
     }
@@ -93,6 +98,10 @@ impl Line {
             .timeline
             .sleep(dice.between(Duration::from_millis(5), Duration::from_millis(60)))
             .await;
+        let slow = self.world.gang().and_then(|gang| gang.store_takes(self.world.timeline.now()));
+        if let Some(slow) = slow {
+            self.world.timeline.sleep(slow).await;
+        }
         if let Some(cause) = self.is_denied() {
             return Err(StoreError::Denied { act, key: key.to_owned(), cause: cause.into() });
         }
@@ -101,7 +110,7 @@ impl Line {
             key: key.to_owned(),
             cause: cause.to_owned().into(),
         };
-        if weather.is(self.cut_by) || weather.is(WorldFault::StoreDown) {
+        if weather.is(self.cut_by) || weather.is(WorldFault::StoreDown) || self.is_cut_alone() {
             self.world.timeline.sleep(Duration::from_secs(dice.pick(&[0, 1, 5, 40]))).await;
             return Err(lost("the line is down"));
         }
@@ -119,6 +128,15 @@ impl Line {
             }
             _ => Ok(false),
         }
+    }
+
+    /// The machine of one rank does not reach the store, and the others do.
+    fn is_cut_alone(&self) -> bool {
+        let now = self.world.timeline.now();
+        self.world.gang().is_some_and(|gang| {
+            let rank = self.world.ec2.with(&self.who, |machine| machine.attempt());
+            rank.flatten().is_some_and(|(rank, _)| gang.is_offline(rank, now))
+        })
     }
 
     /// Why the store denies every call of this line.
@@ -223,8 +241,11 @@ impl Store for Line {
 
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
         let lost = self.meet("read", key).await?;
-        let body =
-            self.world.objects.body(key).map(|body| planted_bugs::read(&self.world, key, body));
+        let body = self
+            .world
+            .objects
+            .body(key)
+            .and_then(|body| planted_bugs::read(&self.world, key, body));
         self.reply(lost, "read", key, body).await
     }
 

@@ -19,6 +19,7 @@ use super::world::Deed;
 use crate::job::ExitStatus;
 use crate::ports::{Ended, Files, Launch, Scope, Signal, Workload, WorkloadError, Workloads};
 use crate::sim::faults::planted_bugs::Bug;
+use crate::sim::gang::rank_program;
 
 /// How a workload behaves, at each start.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,20 +72,20 @@ pub enum WorkEnd {
 }
 
 /// SIGKILL, and the signal of a collective that lost its GPU.
-const KILLED: i32 = 9;
+pub(crate) const KILLED: i32 = 9;
 pub const ABORTED: i32 = 6;
 
 /// One start.
 pub struct Start {
     pub launch: Launch,
     ended: watch::Sender<Option<Ended>>,
-    told: Notify,
-    asked: Notify,
+    pub(crate) told: Notify,
+    pub(crate) asked: Notify,
     printed: AtomicU64,
-    busy: AtomicBool,
+    pub(crate) busy: AtomicBool,
     /// A reboot ended it. No agent finds it again.
     gone: AtomicBool,
-    life: Arc<SimProcess>,
+    pub(crate) life: Arc<SimProcess>,
     began: Duration,
     truth: Mutex<Truth>,
     /// The file that it is writing.
@@ -157,12 +158,12 @@ impl Start {
         self.launch.argv.iter().any(|argument| argument == "-ec")
     }
 
-    fn change(&self, change: impl FnOnce(&mut Truth)) {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Truth)) {
         change(&mut self.truth.lock().expect("the lock is not poisoned"));
     }
 
     /// Starts or stops to compute.
-    fn computes(&self, goes_on: bool, now: Duration) {
+    pub(crate) fn computes(&self, goes_on: bool, now: Duration) {
         self.change(|truth| {
             let begun = truth.of_a_step(now);
             (truth.begun, truth.computes_since) = (begun, goes_on.then_some(now));
@@ -294,7 +295,7 @@ impl Start {
     }
 
     /// If the disk is full, the old checkpoint stays.
-    async fn save(&self, host: &Host, habit: Habit, step: u64) {
+    pub(crate) async fn save(&self, host: &Host, habit: Habit, step: u64) {
         if !habit
             .saves
             .write(host, &self.folder(), step, &self.open, async || self.life.running().await)
@@ -308,18 +309,18 @@ impl Start {
         }
     }
 
-    fn mark(&self, host: &Host, step: u64) {
+    pub(crate) fn mark(&self, host: &Host, step: u64) {
         self.progress(host, &format!("{{\"step\": {step}, \"checkpoint\": \"step-{step}\"}}"));
     }
 
-    fn print(&self, host: &Host, line: &str) {
+    pub(crate) fn print(&self, host: &Host, line: &str) {
         let _ = host
             .disk
             .append(&self.launch.dir.join("log/00000001.log"), format!("{line}\n").as_bytes());
         self.printed.fetch_add(line.len() as u64 + 1, Ordering::Relaxed);
     }
 
-    fn progress(&self, host: &Host, line: &str) {
+    pub(crate) fn progress(&self, host: &Host, line: &str) {
         host.world.aside(format_args!("{} tells {line}", host.id));
         if let Some(path) = self.launch.env.get("LAMP_PROGRESS") {
             let _ = host.disk.append(Path::new(path), format!("{line}\n").as_bytes());
@@ -372,10 +373,12 @@ impl Workloads for Ports {
         let (living, host) = (Arc::clone(&start), Arc::clone(host));
         tokio::task::spawn_local(async move {
             let habit = host.habit();
+            let is_rank = rank_program::is_rank(&host, &living.launch);
             tokio::select! {
                 biased;
                 () = living.life.died() => {}
-                () = living.live(&host, habit, first) => {}
+                () = rank_program::run(&living, &host), if is_rank => {}
+                () = living.live(&host, habit, first), if !is_rank => {}
             }
             living.computes(false, host.world.timeline.now());
             let exit = living.ended.borrow().map(|ended| ended.exit);

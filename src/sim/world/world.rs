@@ -14,8 +14,9 @@ use super::offers::SimMarket;
 use super::store::Objects;
 use super::workload::{Habit, Start};
 use crate::instance::{InstanceState, InstanceView};
-use crate::job::{JobId, Plan, ResolvedSpec};
+use crate::job::{JobId, Plan, ResolvedSpec, leader_key, member_key};
 use crate::sim::faults::planted_bugs::Bug;
+use crate::sim::gang::gang_world::GangWorld;
 use crate::sim::kernel::rng::Dice;
 use crate::sim::kernel::trace::Trace;
 use crate::sim::kernel::virtual_time::Timeline;
@@ -28,11 +29,16 @@ pub const OWNER: &str = "me";
 /// The job of every world; one that goes on from it has another name.
 pub const JOB: &str = "digits-222222";
 
-/// An attempt: whether it belongs to the continued job, and its number.
-pub type Which = (bool, u32);
+/// An attempt: the number of its job, and its own. The job of a rank has the number of the rank. A
+/// continued job has 1.
+pub type Which = (u32, u32);
 
 pub fn which(job: &str, attempt: u32) -> Which {
-    (job != JOB, attempt)
+    if job == JOB {
+        return (0, attempt);
+    }
+    let rank = member_key(job).filter(|(key, _)| leader_key(JOB).as_ref() == Some(key));
+    (rank.map_or(1, |(_, rank)| rank), attempt)
 }
 
 /// The most violations that are reported.
@@ -139,6 +145,8 @@ pub struct World {
     planted: Option<Bug>,
     /// The job that goes on from the first one.
     pub goes_on: OnceLock<JobId>,
+    /// Its job has several machines.
+    gang: OnceLock<GangWorld>,
     held_back: Mutex<Vec<(String, Bytes)>>,
     trace: Mutex<Trace>,
     judge: Mutex<Judge>,
@@ -179,6 +187,7 @@ impl World {
             roughly,
             planted,
             goes_on: OnceLock::new(),
+            gang: OnceLock::new(),
             held_back: Mutex::default(),
             trace: Mutex::default(),
             violations: Mutex::default(),
@@ -189,6 +198,16 @@ impl World {
 
     pub fn job(&self) -> &JobId {
         &self.spec.job
+    }
+
+    /// `None`: its job has one machine.
+    pub fn gang(&self) -> Option<&GangWorld> {
+        self.gang.get()
+    }
+
+    /// From now on its job has several machines.
+    pub fn begin_gang(&self, gang: GangWorld) {
+        let _first = self.gang.set(gang);
     }
 
     /// The continued job if there is one.
