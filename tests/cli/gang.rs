@@ -198,6 +198,40 @@ fn stopped_gang_goes_on_with_all_its_ranks() {
     place.nothing_is_left();
 }
 
+/// The jobs that were made.
+fn count_jobs(place: &Place) -> usize {
+    let jobs = place.0.path().join("home/.local/state/lamplighter/jobs");
+    let jobs = std::fs::read_dir(jobs).expect("jobs");
+    jobs.flatten().filter(|job| job.path().join("spec.json").exists()).count()
+}
+
+/// The first `lamp start` is killed when it has made rank 0.
+#[test]
+fn second_start_makes_the_ranks_that_are_missing() {
+    let place = place(4000, "[gang]\nengine = \"env\"", "nodes = 2");
+    let run = place.start(&["run"]);
+    wait_for_step(&place, 12.0);
+    let job = leader_id(&place);
+    let stopped = place.0.lamp(&["stop", "--wait", "g"]);
+    assert_eq!(stopped.code, 0, "{}{}", stopped.out, stopped.err);
+    let _ended = end(run);
+    let before = count_jobs(&place);
+    let mut first = place.start(&["start", &job, "--", "python3", "ranks.py", "40"]);
+    let until = Instant::now() + PATIENCE;
+    while count_jobs(&place) == before {
+        assert!(Instant::now() < until, "no job was made");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    first.kill().expect("it runs");
+    let _killed = first.wait().expect("it was killed");
+    assert_eq!(count_jobs(&place), before + 1, "it was cut off between the ranks");
+    let (code, _, err) = end(place.start(&["start", &job]));
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(count_jobs(&place), before + 2, "{err}");
+    assert!(err.contains("rank 1: succeeded"), "{err}");
+    place.nothing_is_left();
+}
+
 #[test]
 fn new_gang_begins_from_the_checkpoint_of_an_earlier_job() {
     let place = place(20, "[gang]\nengine = \"env\"", "nodes = 2");

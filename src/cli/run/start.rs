@@ -344,6 +344,12 @@ async fn goes_on_already(
         }
         return Ok(ExitCode::SUCCESS);
     }
+    // The call before may have been cut off between two ranks.
+    let spec = next.spec().await.map_err(|error| record_errors::record_fault(&error))?;
+    if let Some(spec) = spec {
+        let start = GangStart { store: dir.store(), workstation, controller, leader: next };
+        start.begin_others(context, &spec).await?;
+    }
     stand_beside(
         args,
         context,
