@@ -17,7 +17,7 @@ use super::settle::host_health::HostSeen;
 use crate::instance::{InstanceView, Status};
 use crate::job::{Lease, Outcome, Plan, Refusal, Settled};
 use crate::market::elapsed;
-use crate::policy::lifecycle::reconcile::{AttemptFacts, CheckpointHistory, Watched};
+use crate::policy::lifecycle::reconcile::{AttemptFacts, CheckpointSummaries, Watched};
 
 /// Records are written once, so each is read once.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,7 @@ pub struct AttemptMemory {
     /// The last heartbeat that was read.
     pub status: Option<Status>,
     /// The journal when its machine was gone, and its number of pieces.
-    pub journal: Option<(usize, CheckpointHistory)>,
+    pub journal: Option<(usize, CheckpointSummaries)>,
     pub watched: Watched,
     /// Whether a launch that is refused now has certainly made no machine.
     pub certainty: Certainty,
@@ -102,7 +102,7 @@ impl AttemptMemory {
     }
 
     /// The input of a decision.
-    pub fn facts(&self, plan: Arc<Plan>, journal: CheckpointHistory) -> AttemptFacts {
+    pub fn facts(&self, plan: Arc<Plan>, journal: CheckpointSummaries) -> AttemptFacts {
         AttemptFacts {
             plan,
             lease: self.lease.clone(),

@@ -11,7 +11,7 @@ use super::cloud_answers::Answers;
 use super::job_memory::JobMemory;
 use crate::job::{AttemptNo, CheckpointNo, Plan, Request};
 use crate::jobdir::{EventDetail, JobDir, JobDirError, JobNews, layout, unless_damaged};
-use crate::policy::lifecycle::reconcile::{AttemptFacts, CheckpointHistory};
+use crate::policy::lifecycle::reconcile::{AttemptFacts, CheckpointSummaries};
 use crate::ports::chain;
 
 /// After this many looks without a spec the job is gone. One look may be an old answer.
@@ -47,7 +47,7 @@ pub async fn observe(
         .iter_mut()
         .filter(|(number, memory)| numbers.contains(number) && !memory.is_settled());
     let observed = open.map(|(number, memory)| observe_attempt(dir, *number, memory, answers, now));
-    let mut journals: BTreeMap<AttemptNo, CheckpointHistory> =
+    let mut journals: BTreeMap<AttemptNo, CheckpointSummaries> =
         try_join_all(observed).await?.into_iter().collect();
     let wished_for = memory.wished_for(now);
     let known = memory.attempts.iter().filter(|(number, _)| numbers.contains(number));
@@ -93,7 +93,7 @@ pub fn recall(
                 );
             }
         }
-        let mut facts = memory.facts(plan, CheckpointHistory::default());
+        let mut facts = memory.facts(plan, CheckpointSummaries::default());
         facts.watched.wished_for = wished_for;
         facts.watched.settled_for = settled_for(memory, now);
         Some(facts)
@@ -147,7 +147,7 @@ async fn observe_attempt(
     memory: &mut AttemptMemory,
     answers: &Answers,
     now: Duration,
-) -> Result<(AttemptNo, CheckpointHistory), JobDirError> {
+) -> Result<(AttemptNo, CheckpointSummaries), JobDirError> {
     let (plan, settled) = tokio::try_join!(
         unless_known(&memory.plan, dir.plan(number)),
         unless_known(&memory.settled, dir.settled(number))
@@ -155,8 +155,10 @@ async fn observe_attempt(
     memory.plan = memory.plan.take().or(plan.map(Arc::new));
     memory.settled = memory.settled.take().or(settled.map(Arc::new));
     memory.settled_since = memory.settled_since.or(memory.settled.as_ref().map(|_| now));
-    let Some(plan) = memory.plan.clone() else { return Ok((number, CheckpointHistory::default())) };
-    let mut journal = CheckpointHistory::default();
+    let Some(plan) = memory.plan.clone() else {
+        return Ok((number, CheckpointSummaries::default()));
+    };
+    let mut journal = CheckpointSummaries::default();
     if memory.settled.is_none() {
         let key = layout::status(dir.job(), number);
         let head = async { dir.store().head(&key).await.map_err(JobDirError::from) };
@@ -213,14 +215,14 @@ fn or_damaged<T>(
 async fn read_journal(
     dir: &JobDir,
     number: AttemptNo,
-    known: &mut Option<(usize, CheckpointHistory)>,
-) -> Result<CheckpointHistory, JobDirError> {
+    known: &mut Option<(usize, CheckpointSummaries)>,
+) -> Result<CheckpointSummaries, JobDirError> {
     let batches = dir.event_batches(number).await?;
     let pieces = batches.len();
     if let Some((_, journal)) = known.as_ref().filter(|(read, _)| *read == pieces) {
         return Ok(journal.clone());
     }
-    let mut journal = CheckpointHistory::default();
+    let mut journal = CheckpointSummaries::default();
     for event in dir.events_in(batches).await? {
         match event.what {
             EventDetail::Resumed { checkpoint, went_back } => {

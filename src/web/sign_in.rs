@@ -17,7 +17,7 @@ use super::site::Site;
 const KEPT_SECS: u32 = 30 * 24 * 3600;
 
 #[derive(Deserialize)]
-pub struct SignInQuery {
+pub struct SignInForm {
     #[serde(default)]
     code: String,
     /// The page to show first.
@@ -25,7 +25,7 @@ pub struct SignInQuery {
     to: String,
 }
 
-pub async fn form(Query(entry): Query<SignInQuery>) -> Response {
+pub async fn form(Query(entry): Query<SignInForm>) -> Response {
     let body = html! {
         form #enter method="post" action="/enter" {
             p { "This link opens the page of your jobs in this browser. It works once." }
@@ -37,7 +37,7 @@ pub async fn form(Query(entry): Query<SignInQuery>) -> Response {
     Page::new("Open the page").plain(body).into_response()
 }
 
-pub async fn enter(State(site): State<Arc<Site>>, Form(entry): Form<SignInQuery>) -> Response {
+pub async fn enter(State(site): State<Arc<Site>>, Form(entry): Form<SignInForm>) -> Response {
     let Some(token) = site.exchange(&entry.code) else {
         let text = "This link was used before, or is not one of this `lamp web`. \
             End `lamp web` and start it again for a new link.";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lamplighter::market::{Usd, UsdPerHour};
-use lamplighter::policy::purchase::spending_cap::{Caps, CostSpell, judge, spending};
+use lamplighter::policy::purchase::spending_cap::{AttemptCost, Caps, judge, spending};
 use proptest::prelude::*;
 
 const HOUR: i64 = 3600;
@@ -21,15 +21,15 @@ fn hourly(text: &str) -> UsdPerHour {
     UsdPerHour::new(usd(text))
 }
 
-fn runs(price: &str, from: i64) -> CostSpell {
-    CostSpell { hourly: hourly(price), at_most: hourly(price), from: at(from), ended: None }
+fn runs(price: &str, from: i64) -> AttemptCost {
+    AttemptCost { hourly: hourly(price), at_most: hourly(price), from: at(from), ended: None }
 }
 
-fn ended(price: &str, from: i64, to: i64, cost: &str) -> CostSpell {
-    CostSpell { ended: Some((at(to), usd(cost))), ..runs(price, from) }
+fn ended(price: &str, from: i64, to: i64, cost: &str) -> AttemptCost {
+    AttemptCost { ended: Some((at(to), usd(cost))), ..runs(price, from) }
 }
 
-fn says(caps: Caps, spells: &[CostSpell], price: &str) -> Option<String> {
+fn says(caps: Caps, spells: &[AttemptCost], price: &str) -> Option<String> {
     judge(&caps, &spending(spells, at(0)), hourly(price), at(0)).map(|reason| reason.text)
 }
 
@@ -73,7 +73,7 @@ fn a_cap_of_nothing_lets_nothing_be_launched_that_costs_anything_and_says_how_th
 #[test]
 fn a_spot_machine_that_runs_is_counted_at_its_bid_and_has_spent_at_its_price() {
     let caps = Caps { usd_per_hour: Some(hourly("3")), usd_per_day: Some(usd("20")) };
-    let spot = [CostSpell { at_most: hourly("2.5"), ..runs("1", -10) }];
+    let spot = [AttemptCost { at_most: hourly("2.5"), ..runs("1", -10) }];
     let spent = spending(&spot, at(0));
     assert_eq!((spent.usd_per_hour, spent.usd_last_day), (hourly("2.5"), usd("10")));
     assert_eq!(says(caps, &spot, "0.5"), None);
@@ -97,13 +97,13 @@ fn a_day_is_the_last_24_hours_and_what_runs_is_counted_for_one_more() {
     );
 }
 
-fn spells() -> impl Strategy<Value = Vec<CostSpell>> {
+fn spells() -> impl Strategy<Value = Vec<AttemptCost>> {
     let one = (0_i64..5_000_000, -60_i64..0, 0_i64..60, any::<bool>()).prop_map(
         |(micros, from, hours, is_over)| {
             let hourly = UsdPerHour::new(Usd::from_micros(micros));
             let to = (from + hours).min(0);
             let cost = hourly.cost_of(Duration::from_secs(((to - from) * HOUR) as u64));
-            CostSpell {
+            AttemptCost {
                 hourly,
                 at_most: hourly,
                 from: at(from),
@@ -123,8 +123,8 @@ proptest! {
             usd_per_day: Some(Usd::from_micros(day * factor * 1_000_000)),
         };
         let asked = UsdPerHour::new(Usd::from_micros(asked));
-        let may = |caps: Caps, spells: &[CostSpell]| judge(&caps, &spending(spells, at(0)), asked, at(0)).is_none();
-        let both: Vec<CostSpell> = all.iter().chain(&more).copied().collect();
+        let may = |caps: Caps, spells: &[AttemptCost]| judge(&caps, &spending(spells, at(0)), asked, at(0)).is_none();
+        let both: Vec<AttemptCost> = all.iter().chain(&more).copied().collect();
         prop_assert!(may(caps(1), &all) || !may(caps(1), &both));
         prop_assert!(!may(caps(1), &all) || may(caps(2), &all));
     }

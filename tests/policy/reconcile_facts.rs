@@ -11,7 +11,7 @@ use lamplighter::job::{
 };
 use lamplighter::market::{self, Arch, Market, Offer, Region, Span, Usd, UsdPerHour, Zone};
 use lamplighter::policy::lifecycle::reconcile::{
-    Act, AttemptFacts, CheckpointHistory, CloudAnswer, JobFacts, Watched, reconcile,
+    Act, AttemptFacts, CheckpointSummaries, CloudAnswer, JobFacts, Watched, reconcile,
 };
 
 pub const OWNER: &str = "me";
@@ -113,7 +113,7 @@ pub fn attempt(number: u32, age_secs: u64) -> AttemptFacts {
         status: None,
         outcome: None,
         settled: None,
-        journal: CheckpointHistory::default(),
+        journal: CheckpointSummaries::default(),
         watched: Watched::default(),
     }
 }

@@ -10,7 +10,7 @@ use lamplighter::job::{
     Wish,
 };
 use lamplighter::market::{self, Market, Span};
-use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, EndLookUp, Watched};
+use lamplighter::policy::lifecycle::reconcile::{Act, AttemptFacts, EndEvidence, Watched};
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, known, status, view, wish, words};
 
@@ -101,7 +101,7 @@ fn what_was_stopped_so_has_failed_to_start_and_says_why() {
         stood: None,
     };
     let ended = || Watched {
-        ended: EndLookUp { ending: Some(ending.clone()), ..EndLookUp::default() },
+        ended: EndEvidence { ending: Some(ending.clone()), ..EndEvidence::default() },
         ..started(121).watched
     };
     let facts = AttemptFacts { watched: ended(), ..started(121) };

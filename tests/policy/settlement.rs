@@ -10,7 +10,7 @@ use lamplighter::job::{
 };
 use lamplighter::market::{Market, Span, Usd};
 use lamplighter::policy::lifecycle::reconcile::{
-    Act, AlarmSeen, AttemptFacts, EndLookUp, JobFacts, Watched, reconcile,
+    Act, AlarmSeen, AttemptFacts, EndEvidence, JobFacts, Watched, reconcile,
 };
 
 use super::reconcile_facts::{
@@ -35,7 +35,7 @@ fn facts(heard_before: Option<u64>, recorded: bool, alarm: &str, seen: AlarmSeen
         recorded.then_some(Ending { format: RECORD_FORMAT, at, by, why, heard, stood: None });
     let mut facts = attempt(1, 7200);
     Arc::make_mut(&mut facts.plan).launch = Some(launch_request(alarm));
-    let watched = Watched { ended: EndLookUp { ending, alarm: seen }, ..Watched::default() };
+    let watched = Watched { ended: EndEvidence { ending, alarm: seen }, ..Watched::default() };
     AttemptFacts {
         status: heard.map(|heard| status(AttemptPhase::Running, heard)),
         watched,

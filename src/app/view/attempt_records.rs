@@ -9,7 +9,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
-use crate::policy::lifecycle::reconcile::{AttemptFacts, CheckpointHistory, Watched};
+use crate::policy::lifecycle::reconcile::{AttemptFacts, CheckpointSummaries, Watched};
 
 /// Attempts that are read in parallel, with two objects each. All of hundreds would exceed a
 /// process's connections.
@@ -35,7 +35,7 @@ async fn attempt(dir: &JobDir, number: AttemptNo) -> Result<Option<AttemptFacts>
         status: None,
         outcome: None,
         settled,
-        journal: CheckpointHistory::default(),
+        journal: CheckpointSummaries::default(),
         watched: Watched::default(),
     };
     if facts.settled.is_none() {

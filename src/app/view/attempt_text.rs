@@ -48,7 +48,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policy::lifecycle::reconcile::{CheckpointHistory, Watched};
+    use crate::policy::lifecycle::reconcile::{CheckpointSummaries, Watched};
 
     fn attempt(number: u32, kind: &str, dollars: f64, refused: Option<&str>) -> AttemptFacts {
         let offer = json!({ "cloud": "aws", "region": "r", "zone": "r1a", "instance_type": kind, "gpus": 1, "gpu_model": "A10G",
@@ -65,7 +65,7 @@ mod tests {
             status: None,
             outcome: None,
             settled: settled.map(|settled| serde_json::from_value(settled).unwrap()),
-            journal: CheckpointHistory::default(),
+            journal: CheckpointSummaries::default(),
             watched: Watched::default(),
         }
     }

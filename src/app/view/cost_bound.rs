@@ -117,7 +117,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policy::lifecycle::reconcile::{CheckpointHistory, Watched};
+    use crate::policy::lifecycle::reconcile::{CheckpointSummaries, Watched};
 
     #[test]
     fn what_was_added_to_a_limit_moves_the_hard_end_and_a_machine_that_is_over_has_none() {
@@ -137,7 +137,7 @@ mod tests {
             status: None,
             outcome: None,
             settled: None,
-            journal: CheckpointHistory::default(),
+            journal: CheckpointSummaries::default(),
             watched: Watched::default(),
         };
         let wishes = Wishes { more_time: Span::from_secs(2 * 3600), ..Wishes::default() };

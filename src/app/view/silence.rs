@@ -25,7 +25,7 @@ pub struct Silence {
     /// `running`, `terminated` and so on, or `gone` if the cloud shows none. Null: it did not
     /// answer.
     #[cfg_attr(feature = "web", schema(value_type = Option<String>))]
-    pub machine: Option<CloudView>,
+    pub machine: Option<SeenMachine>,
     /// When it ended, by the cloud.
     pub ended: Option<Timestamp>,
 }
@@ -46,8 +46,8 @@ impl Silence {
 
     fn is_off(&self) -> bool {
         self.machine.is_some_and(|seen| match seen {
-            CloudView::There(state) => !state.bills(),
-            CloudView::Gone => true,
+            SeenMachine::There(state) => !state.bills(),
+            SeenMachine::Gone => true,
         })
     }
 
@@ -70,8 +70,8 @@ impl Silence {
         let ended =
             self.ended.map(|ended| format!(" since {}", local_time(ended))).unwrap_or_default();
         match self.machine {
-            Some(CloudView::Gone) => format!("{heard}; {cloud} shows its machine no more"),
-            Some(CloudView::There(state)) => {
+            Some(SeenMachine::Gone) => format!("{heard}; {cloud} shows its machine no more"),
+            Some(SeenMachine::There(state)) => {
                 format!("{heard}; {cloud} says that its machine is {state}{ended}")
             }
             None => format!("{heard}; {cloud} does not say what its machine does"),
@@ -80,17 +80,17 @@ impl Silence {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CloudView {
+pub enum SeenMachine {
     There(InstanceState),
     /// It shows no such machine.
     Gone,
 }
 
-impl Serialize for CloudView {
+impl Serialize for SeenMachine {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
-            CloudView::There(state) => to.collect_str(state),
-            CloudView::Gone => to.serialize_str("gone"),
+            SeenMachine::There(state) => to.collect_str(state),
+            SeenMachine::Gone => to.serialize_str("gone"),
         }
     }
 }
@@ -131,12 +131,12 @@ mod tests {
             "its agent was last heard 3m 20s ago; the cloud does not say what its machine does"
         );
         use InstanceState::{Running, Stopping, Terminated};
-        let there = CloudView::There;
+        let there = SeenMachine::There;
         for (machine, state) in [
             (there(Running), "silent"),
             (there(Terminated), "gone"),
             (there(Stopping), "gone"),
-            (CloudView::Gone, "gone"),
+            (SeenMachine::Gone, "gone"),
         ] {
             silence.machine = Some(machine);
             assert_eq!(silence.state(), state, "{machine:?}");

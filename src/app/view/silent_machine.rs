@@ -13,7 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::job_summary::Summary;
-use super::silence::CloudView;
+use super::silence::SeenMachine;
 use crate::app::drive;
 use crate::instance::InstanceView;
 use crate::job::Plan;
@@ -52,7 +52,7 @@ pub async fn ask(
 
 fn take_in(summary: &mut Summary, plan: &Plan, view: Option<&InstanceView>, now: Timestamp) {
     let Some(silence) = &mut summary.silence else { return };
-    silence.machine = Some(view.map_or(CloudView::Gone, |view| CloudView::There(view.state)));
+    silence.machine = Some(view.map_or(SeenMachine::Gone, |view| SeenMachine::There(view.state)));
     silence.ended = view.and_then(|view| view.ended);
     let Some(ended) = silence.ended.map(|ended| ended.max(plan.created)) else { return };
     // It billed at most until then.

@@ -319,7 +319,7 @@ mod tests {
     use super::*;
     use crate::app::view::summary_text::money_text;
     use crate::job::EndedBecause;
-    use crate::policy::lifecycle::reconcile::{CheckpointHistory, Watched};
+    use crate::policy::lifecycle::reconcile::{CheckpointSummaries, Watched};
 
     fn at(hours: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + hours * 3600).unwrap()
@@ -339,7 +339,7 @@ mod tests {
             status: status.map(|status| serde_json::from_value(status).unwrap()),
             outcome: outcome.map(|outcome| serde_json::from_value(outcome).unwrap()),
             settled: None,
-            journal: CheckpointHistory::default(),
+            journal: CheckpointSummaries::default(),
             watched: Watched::default(),
         };
         Summary::of_records(
@@ -428,7 +428,7 @@ mod tests {
                 status: None,
                 outcome: None,
                 settled: Some(serde_json::from_value(settled).unwrap()),
-                journal: CheckpointHistory::default(),
+                journal: CheckpointSummaries::default(),
                 watched: Watched::default(),
             }
         };

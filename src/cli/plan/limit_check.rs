@@ -13,7 +13,7 @@ use crate::cli::Context;
 use crate::controller::Planned;
 use crate::job::{Finding, ResolvedSpec, Spec};
 use crate::market::{CloudKind, Offer, Span, Usd, UsdPerHour, elapsed};
-use crate::policy::market::auto_market::{self, AutoFacts, WorkOutlook};
+use crate::policy::market::auto_market::{self, AutoFacts, WorkState};
 use crate::policy::purchase::hard_end::STOP_GRACE;
 
 /// How far a limit is from the end of the work; the field names are an interface.
@@ -103,7 +103,7 @@ impl OutOfReach {
     /// The same for any machine of this speed, between these hourly prices.
     pub fn by_the_hour(
         spec: &Spec,
-        standing: &WorkOutlook,
+        standing: &WorkState,
         hours: ([UsdPerHour; 2], bool),
         speed: f64,
         now: Timestamp,
@@ -141,7 +141,7 @@ impl OutOfReach {
 
     fn judge(
         spec: &Spec,
-        standing: &WorkOutlook,
+        standing: &WorkState,
         machine: &MachineCost,
         now: Timestamp,
     ) -> Option<OutOfReach> {
@@ -317,7 +317,7 @@ fn at_least(hours: f64) -> Span {
 }
 
 /// The standing of a new job whose market is unknown.
-fn standing_alone(spec: &Spec, speed: f64, now: Timestamp) -> WorkOutlook {
+fn standing_alone(spec: &Spec, speed: f64, now: Timestamp) -> WorkState {
     auto_market::standing(&AutoFacts {
         spec,
         history: &[],

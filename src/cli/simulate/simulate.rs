@@ -32,7 +32,7 @@ use crate::config::Hourly;
 use crate::controller::Outlook;
 use crate::job::{MachineSpec, MarketChoice, ResolvedSpec, Spec};
 use crate::market::{CloudKind, Span, UsdPerHour};
-use crate::policy::market::auto_market::{self, AutoFacts, WorkOutlook};
+use crate::policy::market::auto_market::{self, AutoFacts, WorkState};
 use crate::policy::market::deadline_choice::Others;
 use crate::policy::market::pool_history::Pool;
 use crate::policy::market::remaining_work::times;
@@ -361,7 +361,7 @@ async fn given(
     bought.limits.budget = bought.limits.budget.filter(|_| args.prices.is_none());
     let out_of_reach = OutOfReach::by_the_hour(
         &bought,
-        &WorkOutlook { start: hours(play.start), ..standing },
+        &WorkState { start: hours(play.start), ..standing },
         (hours_cost, is_taken),
         speed,
         context.clock.now(),

@@ -11,7 +11,7 @@ use tracing::debug;
 use crate::instance::OWNER_TAG;
 use crate::job::{JobId, Plan};
 use crate::jobdir::{self, JobDir, JobDirError};
-use crate::policy::purchase::spending_cap::{CostSpell, DAY};
+use crate::policy::purchase::spending_cap::{AttemptCost, DAY};
 use crate::ports::{Store, chain};
 
 /// Jobs that are read in parallel.
@@ -27,9 +27,9 @@ pub struct Ledger {
 /// The attempts of all jobs. Ended jobs never change, so they are read once.
 #[derive(Clone, Debug, Default)]
 struct LedgerCache {
-    ended: BTreeMap<JobId, Vec<CostSpell>>,
+    ended: BTreeMap<JobId, Vec<AttemptCost>>,
     /// The attempts of open jobs at the last read, with later plans; `None`: they were never read.
-    open: Option<Vec<CostSpell>>,
+    open: Option<Vec<AttemptCost>>,
     /// Jobs that ended more than a day ago, from the list in the job root. It is read once, because
     /// entries are never removed.
     over: Option<BTreeSet<JobId>>,
@@ -38,11 +38,11 @@ struct LedgerCache {
 }
 
 /// The attempts of one job.
-enum JobSpells {
+enum JobCosts {
     /// It ended more than a day ago: its attempts never count again.
     Over,
-    Ended(Vec<CostSpell>),
-    Open(Vec<CostSpell>),
+    Ended(Vec<AttemptCost>),
+    Open(Vec<AttemptCost>),
 }
 
 impl Ledger {
@@ -58,7 +58,7 @@ impl Ledger {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn read(&self, now: Timestamp) -> Result<Vec<CostSpell>, JobDirError> {
+    pub async fn read(&self, now: Timestamp) -> Result<Vec<AttemptCost>, JobDirError> {
         let mut kept = self.cache().clone();
         let (jobs, over) =
             tokio::join!(jobdir::jobs(self.store.as_ref()), self.over(kept.over.take()));
@@ -67,18 +67,18 @@ impl Ledger {
             let known = kept.ended.get(&job).cloned();
             async move {
                 match known {
-                    Some(spells) => Ok((job, JobSpells::Ended(spells))),
+                    Some(spells) => Ok((job, JobCosts::Ended(spells))),
                     None => self.account(&job, now).await.map(|account| (job, account)),
                 }
             }
         });
-        let read: Vec<(JobId, JobSpells)> = read.buffered(READS_IN_FLIGHT).try_collect().await?;
+        let read: Vec<(JobId, JobCosts)> = read.buffered(READS_IN_FLIGHT).try_collect().await?;
         let (mut open, mut ended, mut found) = (Vec::new(), BTreeMap::new(), kept.found);
         for (job, account) in read {
             match account {
-                JobSpells::Over => drop(found.insert(job)),
-                JobSpells::Open(spells) => open.extend(spells),
-                JobSpells::Ended(spells) => drop(ended.insert(job, spells)),
+                JobCosts::Over => drop(found.insert(job)),
+                JobCosts::Open(spells) => open.extend(spells),
+                JobCosts::Ended(spells) => drop(ended.insert(job, spells)),
             }
         }
         let kept = LedgerCache { ended, open: Some(open), over: Some(over), found };
@@ -89,7 +89,7 @@ impl Ledger {
 
     /// The attempts at the last read, with later plans: at least all that this process launched.
     /// `None`: there was no read.
-    pub fn last_known(&self) -> Option<Vec<CostSpell>> {
+    pub fn last_known(&self) -> Option<Vec<AttemptCost>> {
         self.cache().spells()
     }
 
@@ -147,12 +147,12 @@ impl Ledger {
     }
 
     /// The attempts of one job, and whether they may still change.
-    async fn account(&self, job: &JobId, now: Timestamp) -> Result<JobSpells, JobDirError> {
+    async fn account(&self, job: &JobId, now: Timestamp) -> Result<JobCosts, JobDirError> {
         let dir = JobDir::new(Arc::clone(&self.store), job.clone());
         let receipt = jobdir::unless_damaged(dir.receipt().await)?;
         let day_ago = now.saturating_sub(DAY).unwrap_or(Timestamp::MIN);
         if receipt.as_ref().is_some_and(|receipt| receipt.ended < day_ago) {
-            return Ok(JobSpells::Over);
+            return Ok(JobCosts::Over);
         }
         let mut spells = Vec::new();
         for number in dir.attempts().await? {
@@ -165,22 +165,22 @@ impl Ledger {
             let from =
                 settled.as_ref().and_then(|settled| settled.billed_from).unwrap_or(plan.created);
             let ended = settled.map(|settled| (settled.billed_to.unwrap_or(from), settled.usd));
-            spells.push(CostSpell { from, ended, ..spell(&plan) });
+            spells.push(AttemptCost { from, ended, ..spell(&plan) });
         }
-        Ok(if receipt.is_some() { JobSpells::Ended(spells) } else { JobSpells::Open(spells) })
+        Ok(if receipt.is_some() { JobCosts::Ended(spells) } else { JobCosts::Open(spells) })
     }
 }
 
 impl LedgerCache {
-    fn spells(&self) -> Option<Vec<CostSpell>> {
+    fn spells(&self) -> Option<Vec<AttemptCost>> {
         let open = self.open.as_ref()?;
         Some(self.ended.values().flatten().chain(open).copied().collect())
     }
 }
 
 /// Until more is known of its machine.
-fn spell(plan: &Plan) -> CostSpell {
-    CostSpell {
+fn spell(plan: &Plan) -> AttemptCost {
+    AttemptCost {
         hourly: plan.offer.hourly(),
         at_most: plan.offer.hourly_at_most(plan.bid),
         from: plan.created,

@@ -58,7 +58,7 @@ pub struct MarketMemory {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlook {
     pub verdict: AutoVerdict,
-    pub standing: auto_market::WorkOutlook,
+    pub standing: auto_market::WorkState,
     pub pool: Pool,
     /// The price of an hour at this speed: both prices are converted to the slower machine.
     pub spot: UsdPerHour,

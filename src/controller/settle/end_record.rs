@@ -18,7 +18,7 @@ use crate::job::{AttemptNo, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::policy::lifecycle::machine_owner::is_kept_for;
 use crate::policy::lifecycle::reconcile::{
-    AlarmSeen, AttemptFacts, CloudAnswer, EndLookUp, Unshown, patience,
+    AlarmSeen, AttemptFacts, CloudAnswer, EndEvidence, Unshown, patience,
 };
 use crate::policy::may_be_by_an_alarm;
 use crate::ports::{Clock, CloudError, PowerOff, chain};
@@ -252,7 +252,7 @@ impl Settler {
         } else {
             self.alarm_of(open, &view.machine()).await?
         };
-        open.watched.ended = EndLookUp { ending, alarm };
+        open.watched.ended = EndEvidence { ending, alarm };
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::observations::{CheckpointHistory, Damaged, Watched};
+use super::observations::{CheckpointSummaries, Damaged, Watched};
 use crate::instance::{InstanceView, Status};
 use crate::job::{
     AttemptRecord, CheckpointNo, Ending, Lease, Outcome, Plan, Request, ResolvedSpec, Settled,
@@ -44,7 +44,7 @@ pub struct AttemptFacts {
     pub outcome: Option<Outcome>,
     pub settled: Option<Arc<Settled>>,
     /// Its journal, read only if the agent left no outcome.
-    pub journal: CheckpointHistory,
+    pub journal: CheckpointSummaries,
     pub watched: Watched,
 }
 

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use super::attempt_facts::{AttemptFacts, CloudAnswer, JobFacts, history, is_host_dead, patience};
 use super::forgotten_disk::can_stand;
 use super::machine_owner::{belongs_elsewhere, is_of};
-use super::observations::{CheckpointHistory, Watched};
+use super::observations::{CheckpointSummaries, Watched};
 use super::relaunch;
 use super::requests::Wishes;
 use crate::instance::{InstanceState, InstanceView, Status};
@@ -28,7 +28,7 @@ pub(crate) struct AttemptView<'a> {
     pub lease: Option<&'a Lease>,
     pub status: Option<&'a Status>,
     pub outcome: Option<&'a Outcome>,
-    pub journal: &'a CheckpointHistory,
+    pub journal: &'a CheckpointSummaries,
     pub watched: &'a Watched,
     /// Its machine as the cloud shows it; `None`: it is not shown, or the cloud does not answer.
     pub machine: Option<&'a InstanceView>,

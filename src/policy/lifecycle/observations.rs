@@ -11,7 +11,7 @@ use crate::job::{CheckpointSummary, Ending, Refusal};
 
 /// The journal's data on checkpoints, which is more complete than the last heartbeat.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct CheckpointHistory {
+pub struct CheckpointSummaries {
     pub resumed_from: Option<CheckpointSummary>,
     /// Why it resumed from this one instead of a newer one.
     pub went_back: Option<String>,
@@ -78,7 +78,7 @@ pub struct Watched {
     /// Arming or removing it failed, and the retry must wait.
     pub guard_waits: bool,
     pub damaged: Damaged,
-    pub ended: EndLookUp,
+    pub ended: EndEvidence,
     /// The cloud refuses to stop this machine, for good.
     pub unstoppable: bool,
 }
@@ -107,7 +107,7 @@ pub struct Unshown {
 
 /// Evidence about an end that the cloud attributes to a user, looked up only then.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct EndLookUp {
+pub struct EndEvidence {
     pub ending: Option<Ending>,
     pub alarm: AlarmSeen,
 }

@@ -18,7 +18,7 @@ use super::machine_owner::is_ours;
 pub use super::machine_owner::{belongs_elsewhere, is_elsewhere, is_of_another, may_be_of};
 use super::missing_machine::missing;
 pub use super::observations::{
-    AlarmSeen, CheckpointHistory, Damaged, EndLookUp, GuardLeft, Unshown, Watched,
+    AlarmSeen, CheckpointSummaries, Damaged, EndEvidence, GuardLeft, Unshown, Watched,
 };
 use super::relaunch::{self, Next};
 use super::requests::Wishes;

@@ -113,7 +113,7 @@ pub struct AutoVerdict {
 
 /// The state of the job, in hours.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WorkOutlook {
+pub struct WorkState {
     /// `None`: neither the spec nor the progress gives it.
     pub work_left: Option<f64>,
     /// The same, or the longest run time; without either, the maximum life of a machine.
@@ -144,7 +144,7 @@ pub fn way_out(spec: &Spec) -> Duration {
     grace + spec.watch.term_grace.duration() + END_ALLOWANCE
 }
 
-pub fn standing(facts: &AutoFacts<'_>) -> WorkOutlook {
+pub fn standing(facts: &AutoFacts<'_>) -> WorkState {
     let speeds = remaining_work::speeds(facts.spec, facts.history);
     let here = |at_1: Duration| remaining_work::times(at_1, 1.0 / facts.speed);
     let work_left =
@@ -166,7 +166,7 @@ pub fn standing(facts: &AutoFacts<'_>) -> WorkOutlook {
         let by = deadline.saturating_add(facts.more_time.duration()).unwrap_or(Timestamp::MAX);
         hours(elapsed(facts.now, by).saturating_sub(end))
     });
-    WorkOutlook {
+    WorkState {
         work_left,
         work_most,
         start: start_hours(facts),
@@ -222,7 +222,7 @@ fn only(facts: &AutoFacts<'_>, market: Market, why: &str) -> AutoVerdict {
 
 fn without_deadline(
     facts: &AutoFacts<'_>,
-    standing: &WorkOutlook,
+    standing: &WorkState,
     spot: &SpotPool<'_>,
     on_demand: UsdPerHour,
 ) -> AutoVerdict {
@@ -289,7 +289,7 @@ fn where_from(spells: &ZoneSpells, work_most: f64) -> String {
 fn under_deadline(
     watch: &mut MarketWatch,
     facts: &AutoFacts<'_>,
-    standing: &WorkOutlook,
+    standing: &WorkState,
     spot: &SpotPool<'_>,
     on_demand: UsdPerHour,
     time_left: f64,

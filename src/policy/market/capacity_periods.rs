@@ -122,11 +122,11 @@ pub fn age_of_rate(rate: f64) -> f64 {
 pub struct ZoneSpells {
     pub there: EndCounts,
     pub gone: EndCounts,
-    now: Option<ZoneSpell>,
+    now: Option<CurrentSpell>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct ZoneSpell {
+struct CurrentSpell {
     there: bool,
     age_hours: f64,
 }
@@ -142,7 +142,7 @@ impl ZoneSpells {
             self.now = None;
             return;
         };
-        let fresh = ZoneSpell { there, age_hours: UNSEEN_AGE_HOURS };
+        let fresh = CurrentSpell { there, age_hours: UNSEEN_AGE_HOURS };
         self.now = Some(match self.now {
             None => fresh,
             Some(_) if since > GAP_HOURS_MAX => fresh,
@@ -150,10 +150,10 @@ impl ZoneSpells {
                 let seen = if spell.there { &mut self.there } else { &mut self.gone };
                 seen.expected += ends_between(spell.age_hours, spell.age_hours + since);
                 if spell.there == there {
-                    ZoneSpell { there, age_hours: spell.age_hours + since }
+                    CurrentSpell { there, age_hours: spell.age_hours + since }
                 } else {
                     seen.ended += 1.0;
-                    ZoneSpell { there, age_hours: 0.0 }
+                    CurrentSpell { there, age_hours: 0.0 }
                 }
             }
         });
@@ -175,20 +175,20 @@ impl ZoneSpells {
     /// The same zone, assuming capacity that was not observed for long. A random moment meets long
     /// spells more often. Its rate of ending is one per mean life.
     pub fn met(&self) -> ZoneSpells {
-        let mean = ZoneSpells { now: Some(ZoneSpell { there: true, age_hours: 0.0 }), ..*self }
+        let mean = ZoneSpells { now: Some(CurrentSpell { there: true, age_hours: 0.0 }), ..*self }
             .life_hours(MEAN_OVER_HOURS);
         // The age at which the law ends a spell once in that time.
         let power = POWER
             / (1.0 / (mean * self.there.factor()) - DAILY_PER_HOUR).max(POWER / MEAN_OVER_HOURS);
         ZoneSpells {
-            now: Some(ZoneSpell { there: true, age_hours: (power - YOUNG_HOURS).max(0.0) }),
+            now: Some(CurrentSpell { there: true, age_hours: (power - YOUNG_HOURS).max(0.0) }),
             ..*self
         }
     }
 
     /// The same zone just after capacity returned.
     pub fn begun(&self) -> ZoneSpells {
-        ZoneSpells { now: Some(ZoneSpell { there: true, age_hours: 0.0 }), ..*self }
+        ZoneSpells { now: Some(CurrentSpell { there: true, age_hours: 0.0 }), ..*self }
     }
 
     /// The newest look's result; `None`: no look yet.

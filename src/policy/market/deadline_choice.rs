@@ -34,7 +34,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::capacity_periods::{ZoneSpells, rates};
-use super::remaining_cost::{Ahead, FRESH_HOURS, Horizon, Moment, RemainingTerms, Runs};
+use super::remaining_cost::{Ahead, CostTerms, FRESH_HOURS, Horizon, Moment, Runs};
 use crate::market::UsdPerHour;
 
 /// Waiting must save this share of the remaining cost. If spot is no cheaper, short-lived or risky,
@@ -179,7 +179,7 @@ pub struct MarketWatch {
 #[derive(Clone, Debug)]
 struct Solved {
     horizon: Arc<Horizon>,
-    terms: RemainingTerms,
+    terms: CostTerms,
     time_left: f64,
     slack: f64,
 }
@@ -268,12 +268,7 @@ impl MarketWatch {
         self.choose(&terms, &now, on_demand)
     }
 
-    fn choose(
-        &mut self,
-        terms: &RemainingTerms,
-        now: &Moment,
-        on_demand_usd: f64,
-    ) -> MarketVerdict {
+    fn choose(&mut self, terms: &CostTerms, now: &Moment, on_demand_usd: f64) -> MarketVerdict {
         let slack = now.time_left - now.work_left;
         let verdict = |step, because, ahead: Option<Ahead>| {
             let usd = |hours: f64| {
@@ -344,7 +339,7 @@ impl MarketWatch {
 
     /// The plan for the rest. It is solved again if it is old, or was made for other terms or less
     /// slack.
-    fn horizon(&mut self, terms: &RemainingTerms, time_left: f64, slack: f64) -> &Horizon {
+    fn horizon(&mut self, terms: &CostTerms, time_left: f64, slack: f64) -> &Horizon {
         let fits = |solved: &Solved| {
             let passed = solved.time_left - time_left;
             let fresh = self.planned || (0.0..FRESH_HOURS - TIME_TIE_HOURS).contains(&passed);
@@ -367,14 +362,14 @@ impl MarketWatch {
 }
 
 /// The terms of a job, and the on-demand price per hour in dollars.
-fn terms(facts: &MarketFacts, others: &Others) -> (RemainingTerms, f64) {
+fn terms(facts: &MarketFacts, others: &Others) -> (CostTerms, f64) {
     let (spot, on_demand) =
         (facts.spot_price.per_hour().dollars(), facts.on_demand_price.per_hour().dollars());
     // Without prices (a workstation), no market is cheaper.
     let spot_share = if on_demand > 0.0 { spot / on_demand } else { 1.0 };
     let (startup, unsaved, tick) = (hours(facts.startup), hours(facts.unsaved), hours(facts.tick));
     (
-        RemainingTerms {
+        CostTerms {
             startup,
             unsaved,
             begins_anew: facts.begins_anew,
@@ -393,7 +388,7 @@ struct Safe {
 }
 
 impl Safe {
-    fn of(terms: &RemainingTerms, now: &Moment) -> Safe {
+    fn of(terms: &CostTerms, now: &Moment) -> Safe {
         let spare = now.time_left - now.work_left - terms.startup + TIME_TIE_HOURS;
         let owed = if now.on == Runs::Spot { now.startup_left } else { terms.startup };
         let finishes = now.work_left + owed <= terms.tick.min(now.time_left) + TIME_TIE_HOURS;

@@ -54,7 +54,7 @@ pub enum Runs {
 
 /// The terms of a job that stay the same at every tick. Times in hours.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RemainingTerms {
+pub struct CostTerms {
     pub startup: f64,
     /// Work lost in an interruption.
     pub unsaved: f64,
@@ -89,7 +89,7 @@ pub struct Ahead {
 
 #[derive(Clone, Debug)]
 pub struct Horizon {
-    terms: RemainingTerms,
+    terms: CostTerms,
     there: EndRates,
     gone: EndRates,
     step: f64,
@@ -98,11 +98,11 @@ pub struct Horizon {
     /// Number of steps from the first stage to the deadline.
     top: usize,
     /// The kept stages, earliest first.
-    stages: Vec<SlackCosts>,
+    stages: Vec<StageCosts>,
 }
 
 /// Values at one time: a row of slack cells for each (there or gone) x (running machine) x (age).
-type SlackCosts = Vec<f32>;
+type StageCosts = Vec<f32>;
 
 const ROWS: usize = 5 * CLASSES;
 
@@ -125,7 +125,7 @@ impl Horizon {
     /// `slack`: the largest slack that will be asked. `kept_hours`: how long the table will be
     /// used.
     pub fn solve(
-        terms: RemainingTerms,
+        terms: CostTerms,
         (there, gone): (EndRates, EndRates),
         time_left: f64,
         slack: f64,
@@ -254,7 +254,7 @@ impl Horizon {
         }
         let x = (spare / self.cell).clamp(0.0, (self.cells - 1) as f64);
         let i = (x as usize).min(self.cells - 2);
-        let at = |stage: &SlackCosts| {
+        let at = |stage: &StageCosts| {
             let values = &stage[row(there, on, class) * self.cells..][..self.cells];
             lerp(f64::from(values[i]), f64::from(values[i + 1]), x - i as f64)
         };
@@ -266,8 +266,7 @@ impl Horizon {
 
     /// The cost of each answer at this tick.
     pub fn ahead(&self, now: &Moment) -> Ahead {
-        let RemainingTerms { startup, unsaved, begins_anew, tick, spot_share, elsewhere } =
-            self.terms;
+        let CostTerms { startup, unsaved, begins_anew, tick, spot_share, elsewhere } = self.terms;
         let (class, slack, later) =
             (age_class(now.age), now.time_left - now.work_left, now.time_left - tick);
         let ends = ends_within(if now.there { self.there[class] } else { self.gone[class] }, tick);

@@ -19,12 +19,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ask::Ask;
 use super::bid;
 use super::hard_end::HardEndTerms;
-use super::ranking::{RankingRates, figure};
+use super::ranking::{RankingInputs, figure};
 use crate::market::{CloudKind, FallbackCost, Market, Offer, PriceRule};
 
 pub struct Bound<'a> {
     ask: &'a Ask<'a>,
-    pub(crate) rates: RankingRates<'a>,
+    pub(crate) rates: RankingInputs<'a>,
     cost: FallbackCost,
     /// By market; separately for each type that the job file names.
     cheapest: BTreeMap<(Market, Option<&'a str>), (f64, &'a Offer)>,
@@ -43,7 +43,7 @@ pub struct TooDear {
 
 impl<'a> Bound<'a> {
     pub fn of(ask: &'a Ask<'a>) -> Self {
-        let rates = RankingRates::of(ask);
+        let rates = RankingInputs::of(ask);
         let would_do = |offer: &&Offer| {
             offer.cloud != CloudKind::Local && offer.gpus >= ask.spec.machine.gpus.count
         };

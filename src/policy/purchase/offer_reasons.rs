@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::ask::Ask;
 use super::candidate::Candidate;
 use super::fallback_limit::TooDear;
-use super::ranking::{RankingRates, figure};
+use super::ranking::{RankingInputs, figure};
 use crate::job::MarketChoice;
 use crate::market::{CloudKind, Market, Offer, Usd};
 
@@ -51,7 +51,7 @@ pub(crate) fn grouped(candidates: &[&Candidate<'_>]) -> Vec<String> {
         .collect()
 }
 
-pub(crate) fn dearer(other: &Offer, best: &Offer, rates: &RankingRates<'_>) -> String {
+pub(crate) fn dearer(other: &Offer, best: &Offer, rates: &RankingInputs<'_>) -> String {
     let speed = rates.speed(other) / rates.speed(best);
     if speed != 1.0 && other.market == best.market {
         let start =
@@ -79,7 +79,7 @@ pub(crate) fn dearer(other: &Offer, best: &Offer, rates: &RankingRates<'_>) -> S
 /// Why the best offer is the best, and remarks about it.
 pub(crate) fn reasons(
     ask: &Ask<'_>,
-    rates: &RankingRates<'_>,
+    rates: &RankingInputs<'_>,
     best: &Candidate<'_>,
     others: &[&Candidate<'_>],
 ) -> Vec<String> {

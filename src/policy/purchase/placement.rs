@@ -10,7 +10,7 @@ use super::job_cost_bound::{self, JobMost};
 pub use super::no_offer::{NoOffer, OverBudget};
 use super::no_offer::{no_offer, unlimited};
 use super::offer_reasons::{dearer, reasons};
-use super::ranking::{Ranked, RankingRates};
+use super::ranking::{Ranked, RankingInputs};
 use crate::job::{MarketChoice, RejectedOffer};
 use crate::market::{CloudKind, Offer, Usd, UsdPerHour};
 
@@ -59,7 +59,7 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
 /// Those that fit, the best first.
 fn ranked<'a>(
     ask: &Ask<'_>,
-    rates: &RankingRates<'_>,
+    rates: &RankingInputs<'_>,
     candidates: &'a [Candidate<'a>],
 ) -> Vec<&'a Candidate<'a>> {
     let mut fitting: Vec<&Candidate<'_>> =

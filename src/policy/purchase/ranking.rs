@@ -32,7 +32,7 @@ pub struct Ranked {
     pub usd_to_finish: Option<Usd>,
 }
 
-pub(crate) struct RankingRates<'a> {
+pub(crate) struct RankingInputs<'a> {
     ask: &'a Ask<'a>,
     speeds: Speeds,
     /// On a machine of speed 1.
@@ -44,12 +44,12 @@ pub(crate) struct RankingRates<'a> {
 /// The most GPU kinds in a sentence.
 const KINDS_MAX: usize = 5;
 
-impl<'a> RankingRates<'a> {
+impl<'a> RankingInputs<'a> {
     pub(crate) fn of(ask: &'a Ask<'a>) -> Self {
         let speeds = remaining_work::speeds(ask.spec, ask.history);
         let left = remaining_work::left(ask.spec, &speeds, ask.history, None);
         let start = ask.history.iter().filter_map(start_of).max();
-        RankingRates {
+        RankingInputs {
             ask,
             speeds,
             hours_left: left.map(|left| left.as_secs_f64() / 3600.0),

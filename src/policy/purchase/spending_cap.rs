@@ -21,7 +21,7 @@ pub struct Caps {
 
 /// The cost data of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CostSpell {
+pub struct AttemptCost {
     /// Cost of an hour, with disk and address; used for the money already spent.
     pub hourly: UsdPerHour,
     /// The most that an hour may still cost: a spot machine's bid.
@@ -60,7 +60,7 @@ pub const DAY: Duration = Duration::from_secs(24 * 3600);
 /// minutes later. With more, a job of ten minutes waits for the money of a long one.
 const AHEAD: Duration = Duration::from_secs(3600);
 
-pub fn spending(spells: &[CostSpell], now: Timestamp) -> Spending {
+pub fn spending(spells: &[AttemptCost], now: Timestamp) -> Spending {
     let mut sum = Spending::default();
     for spell in spells {
         if spell.ended.is_none() {
@@ -75,7 +75,7 @@ pub fn spending(spells: &[CostSpell], now: Timestamp) -> Spending {
 }
 
 /// Cost of an attempt in the last day; for a longer one, its share by time.
-fn of_last_day(spell: &CostSpell, now: Timestamp) -> Usd {
+fn of_last_day(spell: &AttemptCost, now: Timestamp) -> Usd {
     let begin = now.saturating_sub(DAY).unwrap_or(Timestamp::MIN).max(spell.from);
     let lasted = |from: Timestamp, to: Timestamp| elapsed(from, to);
     let Some((ended, usd)) = spell.ended else { return spell.hourly.cost_of(lasted(begin, now)) };

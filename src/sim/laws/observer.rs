@@ -159,10 +159,8 @@ impl Judge {
             }
             Deed::Launched { new: true, .. } => self.launched.push(now),
             // A continued job begins: earlier wishes were for the job before.
-            Deed::Wrote { key, new: true, .. } if key.ends_with("/spec.json") => {
-                if !self.is_gang {
-                    self.wishes.clear();
-                }
+            Deed::Wrote { key, new: true, .. } if key.ends_with("/spec.json") && !self.is_gang => {
+                self.wishes.clear();
             }
             Deed::State { id, state: InstanceState::Pending, .. } => self.begin_anew(id),
             Deed::Wrote { key, body, by, .. } if key.ends_with("/status.json") => {
