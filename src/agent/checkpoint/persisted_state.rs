@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 
+use super::completeness::complete_set::is_a_save;
 use super::completeness::folder_diff::{FolderListing, without_logs};
 use crate::job::{CheckpointNo, CheckpointSummary};
 use crate::ports::{FileStamp, TreeFile};
@@ -94,16 +95,6 @@ impl CheckpointState {
                 .collect(),
         )
     }
-}
-
-/// A save is larger than this share of the checkpoint before it, which may hold several saves.
-/// Smaller counts a script's settings file as a save. Larger may not count a save beside many
-/// others.
-const SETTINGS_SHARE: u64 = 50;
-
-/// Whether this many new bytes are a checkpoint after one of `bytes`.
-pub(crate) fn is_a_save(new: u64, bytes: u64) -> bool {
-    new > bytes / SETTINGS_SHARE
 }
 
 pub(crate) fn p95(costs: &[f64]) -> Option<f64> {

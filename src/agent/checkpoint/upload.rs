@@ -5,7 +5,7 @@
 //! is used up and no manifest is written. Files that were read completely are remembered and not
 //! sent again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -185,6 +185,8 @@ pub(crate) struct UploadTry {
     /// For the last look.
     pub places: Places,
     pub links: Vec<CheckpointLink>,
+    /// Logs by what they do: only their present content counts.
+    pub side: BTreeSet<String>,
     pub contents: Arc<Contents>,
     pub pace: Arc<RetryDelay>,
     /// The manifest without its files.
@@ -311,6 +313,10 @@ impl UploadTry {
         checkpoint_step(self.picture.iter().map(|file| file.path.as_str()), &texts)
     }
 
+    fn is_log(&self, path: &str) -> bool {
+        is_log(path) || self.side.contains(path)
+    }
+
     fn new_files(&self) -> Vec<&TreeFile> {
         let mut known = HashSet::new();
         let is_new = |file: &&TreeFile| {
@@ -326,7 +332,7 @@ impl UploadTry {
         let wanted = |file: &&TreeFile| StageFile {
             path: self.folder.path.join(&file.path),
             bytes: file.stamp.bytes,
-            is_log: is_log(&file.path),
+            is_log: self.is_log(&file.path),
         };
         let wanted: Vec<StageFile> = files.iter().map(wanted).collect();
         if wanted.is_empty() {
@@ -345,9 +351,9 @@ impl UploadTry {
         // A file that changed during its copy is incomplete.
         let seen = self.folder.look().await.map_err(|_| Hold::Impossible)?;
         let now = stamps(&seen.picture);
-        let changed = files
-            .iter()
-            .find(|file| !is_log(&file.path) && now.get(file.path.as_str()) != Some(&file.stamp));
+        let changed = files.iter().find(|file| {
+            !self.is_log(&file.path) && now.get(file.path.as_str()) != Some(&file.stamp)
+        });
         match changed {
             // A file that was deleted after it was held is still held.
             Some(file) if now.contains_key(file.path.as_str()) => {
@@ -422,7 +428,7 @@ impl UploadTry {
                 || matches!(outbox.files.stamp_aside(&path).await, Ok(Some(stamp)) if is_same(stamp))
         };
         // A log that grew during its copy is longer than before.
-        let may_differ = is_copy && is_log(&file.path);
+        let may_differ = is_copy && self.is_log(&file.path);
         let key = layout::checkpoint_file(outbox.dir.job(), self.manifest.number, &file.path);
         let limit = Duration::from_secs(FILE_SECS_MIN + file.stamp.bytes / BYTES_PER_SEC_MIN);
         // A small file is sent sooner than asked about: the question after it is enough.

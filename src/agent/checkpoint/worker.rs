@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::completeness::complete_set::CompleteSet;
 use super::completeness::file_motion::QUIET;
-use super::completeness::folder_diff::{FolderListing, has_news};
+use super::completeness::folder_diff::FolderListing;
 use super::completeness::folder_watch::FolderWatch;
 use super::completeness::workload_signals::{EarlierSigns, WorkloadSigns};
 use super::persisted_state::{STATE_FILE, UnsendableFiles, not_kept};
@@ -338,10 +338,7 @@ impl Worker {
         let marked = self.shared.board.marks_seen().0 > ask.marks;
         ask.as_is
             || marked
-            || ask
-                .picture
-                .as_ref()
-                .is_some_and(|before| self.watch.seen().is_some_and(|seen| has_news(seen, before)))
+            || ask.picture.as_ref().is_some_and(|before| self.watch.has_changed(before))
     }
 
     /// Answers a save that needs neither an upload nor more waiting.
@@ -430,6 +427,7 @@ impl Worker {
             picture: Arc::clone(&ripe.picture),
             places: self.watch.places(),
             links: self.links.clone(),
+            side: ripe.side.clone(),
             contents: Arc::clone(&self.shared.kept().contents),
             pace: Arc::clone(&self.shared.pace),
             manifest: Manifest {

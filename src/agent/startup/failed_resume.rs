@@ -10,8 +10,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::agent::checkpoint::completeness::complete_set::is_a_save;
 use crate::agent::checkpoint::handle::Checkpoints;
-use crate::agent::checkpoint::persisted_state::is_a_save;
 use crate::job::{CheckpointNo, CheckpointSummary};
 use crate::market::{Span, elapsed};
 

@@ -58,19 +58,58 @@ pub(crate) struct CheckpointUnit {
 
 /// The names in complete numbered parts, by folder: newest last, one entry for each kind.
 #[derive(Debug, Default)]
-pub(crate) struct KnownKinds(BTreeMap<String, Vec<NameCounts>>);
+pub(crate) struct KnownKinds {
+    whole: BTreeMap<String, Vec<NameCounts>>,
+    rotated: BTreeMap<String, Rotation>,
+}
+
+/// Numbers of a folder that came one after another while older ones were deleted.
+#[derive(Debug, Default)]
+struct Rotation {
+    names: BTreeMap<String, u32>,
+    times: u32,
+    has_deleted: bool,
+}
 
 impl KnownKinds {
     pub(crate) fn learn(&mut self, parent: String, held: NameCounts) {
-        let kinds = self.0.entry(parent).or_default();
+        let kinds = self.whole.entry(parent).or_default();
         kinds.retain(|other| !other.shares(&held));
         kinds.push(held);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.whole.is_empty()
+    }
+
+    /// A number of this folder was deleted.
+    pub(crate) fn rotates(&mut self, parent: &str) {
+        self.rotated.entry(parent.to_owned()).or_default().has_deleted = true;
+    }
+
+    /// A number was left alone, and the next one came. As often as that with a deletion and the
+    /// same names, it was whole.
+    pub(crate) fn came(&mut self, parent: &str, held: NameCounts, often: u32) {
+        let Some(rotation) = self.rotated.get_mut(parent).filter(|known| known.has_deleted) else {
+            return;
+        };
+        rotation.has_deleted = false;
+        if rotation.names == held.names {
+            rotation.times += 1;
+        } else {
+            (rotation.names, rotation.times) = (held.names.clone(), 1);
+        }
+        let is_known =
+            self.whole.get(parent).is_some_and(|kinds| kinds.iter().any(|kind| kind.shares(&held)));
+        if rotation.times >= often && !is_known {
+            self.learn(parent.to_owned(), held);
+        }
     }
 
     /// The newest complete part with names like these.
     fn like(&self, part: &FolderPart, held: &NameCounts) -> Option<&NameCounts> {
         let FolderPart::Numbered { parent, .. } = part else { return None };
-        self.0.get(parent)?.iter().rev().find(|kind| kind.shares(held))
+        self.whole.get(parent)?.iter().rev().find(|kind| kind.shares(held))
     }
 }
 

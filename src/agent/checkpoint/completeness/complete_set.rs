@@ -2,10 +2,11 @@
 //!
 //! Not here: when it is complete (that is [`super::folder_watch`]).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::file_motion::Motion;
-use super::folder_diff::{FolderListing, has_news, stamps};
+use super::folder_diff::{FolderListing, has_news_but, stamps};
 
 #[derive(Clone, Debug)]
 pub(crate) struct CompleteSet {
@@ -18,6 +19,18 @@ pub(crate) struct CompleteSet {
     pub changed: Duration,
     /// A file that is always being written and therefore left out.
     pub left_out: Option<String>,
+    /// Files that are logs by what they do, not by their names.
+    pub side: BTreeSet<String>,
+}
+
+/// A save is larger than this share of the checkpoint before it, which may hold several saves.
+/// Smaller counts a script's settings file as a save. Larger may not count a save beside many
+/// others.
+const SETTINGS_SHARE: u64 = 50;
+
+/// Whether this many new bytes are a checkpoint after, or beside, one of `bytes`.
+pub(crate) fn is_a_save(new: u64, bytes: u64) -> bool {
+    new > bytes / SETTINGS_SHARE
 }
 
 impl CompleteSet {
@@ -29,6 +42,7 @@ impl CompleteSet {
             begun: motion.begun,
             changed: motion.changed,
             left_out: None,
+            side: BTreeSet::new(),
         }
     }
 
@@ -45,6 +59,6 @@ impl CompleteSet {
 
     /// The same, without logs.
     pub(crate) fn newer_than(&self, before: &FolderListing) -> bool {
-        has_news(&self.picture, before)
+        has_news_but(&self.picture, before, |path| self.side.contains(path))
     }
 }

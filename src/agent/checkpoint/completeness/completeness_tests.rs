@@ -358,6 +358,11 @@ mod scripts {
             self.files.insert(path.into(), (self.clock, inode, 9));
         }
 
+        fn write_bytes(&mut self, path: &str, bytes: u64) {
+            self.write(path);
+            self.files.get_mut(path).expect("it was just written").2 = bytes;
+        }
+
         fn append(&mut self, path: &str) {
             self.clock += 1;
             let (_, inode, bytes) =
@@ -712,5 +717,148 @@ mod scripts {
                 && !has(&kept, "checkpoint-25/"),
             "{kept:?}"
         );
+    }
+
+    /// The run folder of a script, its saves inside, and a file beside them that is no log by name.
+    #[derive(Clone, Copy, Debug)]
+    enum Beside {
+        /// It grows, and stays open.
+        Grows,
+        /// It stays open, and its lines are not flushed.
+        Open,
+        /// It is rewritten many times a second.
+        Rewritten,
+    }
+
+    /// Saves every so many seconds, and deletes all but the newest two. Returns what was kept last.
+    fn run_folder(
+        script: &mut Script,
+        every: u64,
+        saves: u64,
+        beside: Option<Beside>,
+    ) -> Vec<String> {
+        let (mut kept, side) = (Vec::new(), "runs/exp1/out.txt");
+        script.write_bytes("runs/exp1/args.yaml", 10);
+        for save in 1..=saves {
+            for _ in 0..every {
+                match beside {
+                    Some(Beside::Grows) => script.append(side),
+                    Some(Beside::Open) if save > 1 => {}
+                    Some(Beside::Open | Beside::Rewritten) => script.write(side),
+                    None => {}
+                }
+                if let Some(Beside::Grows | Beside::Open) = beside {
+                    script.open.insert(side.into());
+                }
+                script.wait(1);
+                kept = Some(script.kept()).filter(|kept| !kept.is_empty()).unwrap_or(kept);
+            }
+            script.write_bytes(&format!("runs/exp1/weights/epoch_{save}.pt"), 10_000);
+            script.remove(&format!("runs/exp1/weights/epoch_{}.pt", save.saturating_sub(2)));
+        }
+        kept
+    }
+
+    /// A `log.txt` that the script held open hid all saves of its run folder. A `train.log` did not.
+    #[test]
+    fn busy_file_in_run_folder_delays_no_save() {
+        for (beside, is_open_known, every) in [
+            (Beside::Grows, true, 5),
+            (Beside::Grows, false, 5),
+            (Beside::Grows, true, 1),
+            (Beside::Open, true, 5),
+            (Beside::Open, true, 1),
+            (Beside::Rewritten, true, 3),
+            (Beside::Rewritten, true, 1),
+        ] {
+            let mut script = Script::new(is_open_known);
+            let saves = if every == 1 { 16 } else { 10 };
+            let kept = run_folder(&mut script, every, saves, Some(beside));
+            let newest = format!("runs/exp1/weights/epoch_{}.pt", saves - 1);
+            assert!(kept.contains(&newest), "{beside:?} {is_open_known} {every}: {kept:?}");
+        }
+    }
+
+    /// 98 saves were made in a run folder, and none was kept: none rested for two seconds.
+    #[test]
+    fn save_every_second_is_kept_at_once() {
+        let mut script = Script::new(true);
+        let kept = run_folder(&mut script, 1, 20, None);
+        assert!(
+            kept.contains(&"runs/exp1/weights/epoch_19.pt".into()),
+            "in a run folder: {kept:?}"
+        );
+        for (keep, saves) in [(2, 12), (1000, 28)] {
+            for folder in ["", "run0/"] {
+                let (mut script, mut kept) = (Script::new(true), Vec::new());
+                script.write_bytes(&format!("{folder}args.yaml"), 10);
+                for save in 1..=saves {
+                    script.write_bytes(&format!("{folder}epoch_{save}.pt"), 10_000);
+                    script.remove(&format!("{folder}epoch_{}.pt", u64::saturating_sub(save, keep)));
+                    script.wait(1);
+                    let now = script.kept();
+                    assert!(now.is_empty() || now.len() > 1, "settings alone: {now:?}");
+                    kept = Some(now).filter(|now| !now.is_empty()).unwrap_or(kept);
+                }
+                let newest = format!("{folder}epoch_{saves}.pt");
+                assert!(kept.contains(&newest), "all but {keep} deleted: {kept:?}");
+            }
+        }
+    }
+
+    /// Without open files, saves that never rest cannot be judged: that was never said.
+    #[test]
+    fn saves_that_cannot_be_judged_are_told() {
+        let mut script = Script::new(false);
+        let kept = run_folder(&mut script, 1, 130, None);
+        let is_told = script.watch.never_rests(Duration::from_secs(script.now));
+        assert!(kept.is_empty() && is_told, "{is_told} {kept:?}");
+    }
+
+    /// With a notice, a set of `args.yaml` and logs was kept, and the machine was left to go.
+    #[test]
+    fn settings_alone_are_no_checkpoint_beside_unfinished_weights() {
+        for is_open_known in [false, true] {
+            let mut script = Script::new(is_open_known);
+            script.write_bytes("args.yaml", 10);
+            script.train(15);
+            assert_eq!(script.kept(), ["args.yaml"], "there are no weights yet");
+            script.write_bytes("args.yaml", 11);
+            script.train(15);
+            for number in [1, 2] {
+                script.open.insert(format!("epoch_{number}.pt"));
+                script.write_bytes(&format!("epoch_{number}.pt"), 10_000);
+            }
+            for _ in 0..8 {
+                script.append("epoch_1.pt");
+                script.append("epoch_2.pt");
+                script.train(1);
+                assert_eq!(script.kept(), [""; 0]);
+            }
+        }
+    }
+
+    /// Pieces of one checkpoint have numbers too, and may come one a second beside an open index.
+    #[test]
+    fn pieces_of_one_checkpoint_are_not_saves() {
+        for (each_second, is_piece_open) in [(1, true), (40, false)] {
+            let mut script = Script::new(true);
+            for number in 0..60 {
+                script.append("checkpoint-100/index.json");
+                script.open = BTreeSet::from(["checkpoint-100/index.json".to_owned()]);
+                for piece in 0..each_second {
+                    let name = format!("checkpoint-100/block_{}.bin", number * each_second + piece);
+                    script.write(&name);
+                    if is_piece_open {
+                        script.open.insert(name);
+                    }
+                }
+                script.train(1);
+                assert_eq!(script.kept(), [""; 0], "after {number} s");
+            }
+            script.open.clear();
+            script.train(12);
+            assert_eq!(script.kept().len(), 60 * each_second + 1);
+        }
     }
 }

@@ -83,6 +83,8 @@ pub(crate) struct GrowingFiles(HashMap<String, GrowingFile>);
 
 #[derive(Debug, Default)]
 struct GrowingFile {
+    /// When it was first seen to grow or to be open.
+    since: Duration,
     /// The saves since it began to grow, each once, and how often one of these began again.
     begun: BTreeSet<String>,
     rounds: u32,
@@ -98,23 +100,26 @@ impl GrowingFile {
 
 impl GrowingFiles {
     /// Compares two looks. `open`: the files that the workload has open for writing, if known.
+    /// `begun`: saves inside numbered folders.
     pub(crate) fn observe(
         &mut self,
         (before, after): (&FolderListing, &FolderListing),
         (was, partition): (&HashMap<&str, FileStamp>, &Partition<'_>),
         open: Option<&BTreeSet<String>>,
+        (mut begun, now): (BTreeSet<String>, Duration),
     ) {
         let old = LazyCell::new(|| -> HashSet<FolderPart> {
             before.iter().map(|file| partition.part_of(&file.path)).collect()
         });
         let listed =
             |path: &str| after.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok();
-        // Scratch files of a library are in no listing, and stay open for as long as it works.
-        for path in open.into_iter().flatten().filter(|path| !is_log(path) && !listed(path)) {
-            self.0.entry(path.clone()).or_default().looked();
+        let new = || GrowingFile { since: now, ..GrowingFile::default() };
+        // Also without a change: lines may not be flushed, and scratch files of a library are in no
+        // listing.
+        for path in open.into_iter().flatten().filter(|path| !is_log(path)) {
+            self.0.entry(path.clone()).or_insert_with(new).looked();
         }
         // Signs that a save has begun: a name that is rewritten, or a new number.
-        let mut begun: BTreeSet<String> = BTreeSet::new();
         for file in after.iter().filter(|file| !is_log(&file.path)) {
             let stamp = was.get(file.path.as_str());
             if stamp == Some(&file.stamp) {
@@ -124,7 +129,7 @@ impl GrowingFiles {
                 stamp.inode == file.stamp.inode && stamp.bytes < file.stamp.bytes
             });
             if has_grown || stamp.is_some() && open.is_some_and(|open| open.contains(&file.path)) {
-                self.0.entry(file.path.clone()).or_default().looked();
+                self.0.entry(file.path.clone()).or_insert_with(new).looked();
                 continue;
             }
             self.0.remove(&file.path);
@@ -147,6 +152,17 @@ impl GrowingFiles {
         }
         // Listings are ordered by path. Deleted files are forgotten.
         self.0.retain(|path, _| listed(path) || open.is_some_and(|open| open.contains(path)));
+    }
+
+    /// The files of which that is so.
+    pub(crate) fn logs(&self) -> BTreeSet<String> {
+        let logs = self.0.iter().filter(|(_, growing)| growing.is_log);
+        logs.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Since when a file grows or is open.
+    pub(crate) fn since(&self, path: &str) -> Option<Duration> {
+        self.0.get(path).map(|growing| growing.since)
     }
 
     /// Whether a file grew or stayed open over two saves: then it is a log. No file of a save is

@@ -81,11 +81,11 @@ pub(crate) fn latest(picture: &FolderListing) -> HashMap<String, NameNumbers> {
     latest
 }
 
-pub(crate) fn inside_parts(
-    picture: &FolderListing,
-    partition: &Partition<'_>,
-) -> HashMap<FolderPart, HashMap<String, HashSet<NameNumbers>>> {
-    let mut inside: HashMap<FolderPart, HashMap<String, HashSet<NameNumbers>>> = HashMap::new();
+/// The numbers inside each numbered folder, by kind.
+pub(crate) type KindsInside = HashMap<FolderPart, HashMap<String, HashSet<NameNumbers>>>;
+
+pub(crate) fn inside_parts(picture: &FolderListing, partition: &Partition<'_>) -> KindsInside {
+    let mut inside = KindsInside::new();
     for file in picture.iter() {
         let part = partition.part_of(&file.path);
         let FolderPart::Numbered { parent, .. } = &part else { continue };
@@ -126,8 +126,17 @@ pub(crate) fn same_but_logs(one: &FolderListing, other: &FolderListing) -> bool 
 
 /// Whether a picture has files that an earlier one does not.
 pub(crate) fn has_news(picture: &FolderListing, before: &FolderListing) -> bool {
+    has_news_but(picture, before, |_| false)
+}
+
+/// The same, without some files beside the logs.
+pub(crate) fn has_news_but(
+    picture: &FolderListing,
+    before: &FolderListing,
+    is_side: impl Fn(&str) -> bool,
+) -> bool {
     let before = stamps(before);
-    without_logs(picture).any(|file| !is_in(&before, file))
+    without_logs(picture).any(|file| !is_in(&before, file) && !is_side(&file.path))
 }
 
 /// The earliest time of the files that a picture has and an earlier one does not: nanoseconds since

@@ -17,8 +17,8 @@ use super::declared::Declared;
 use super::file_motion::{Motion, RESTLESS};
 use super::file_names::{Partition, Places};
 use super::folder_diff::{
-    FolderListing, goes_back, has_grown, has_news, holds_what_stands, one_replaced, same_but_logs,
-    without_logs,
+    FolderListing, goes_back, has_grown, has_news_but, holds_what_stands, one_replaced,
+    same_but_logs, without_logs,
 };
 use super::saved_steps::SavedSteps;
 use super::torn_writes::TornFiles;
@@ -31,6 +31,10 @@ use crate::ports::{FileStamp, TreeFile};
 
 /// A wrapper exits with this plus the signal's number if its child was killed.
 const SIGNALLED: i32 = 128;
+
+/// Numbered checkpoints of which none was ever complete are told of after this time. Sooner tells of
+/// a first large one that is still being written. Later loses more work without a word.
+const FIRST_NUMBERED: Duration = Duration::from_secs(2 * 60);
 
 #[derive(Debug, Default)]
 pub(crate) struct FolderWatch {
@@ -118,7 +122,10 @@ impl FolderWatch {
         if changed {
             // A rename takes no time.
             let whole = one_replaced(&before, &picture).then_some((now, step));
-            if !same_but_logs(&before, &picture) {
+            let is_side = |path: &str| self.units.is_noisy(path);
+            let is_moved = has_news_but(&picture, &before, is_side)
+                || has_news_but(&before, &picture, is_side);
+            if is_moved {
                 self.motion.moved((now, step), looked, whole.or(self.units.newest_begun));
             }
             self.steps.assign((&before, &picture), &self.units);
@@ -260,11 +267,12 @@ impl FolderWatch {
             goes_back || is_all || self.ended() && holds_what_stands(&picture, (&self.kept, seen))
         };
         let is_another =
-            has_news(&picture, &self.kept) || !same_but_logs(&picture, &self.kept) && is_told();
+            self.has_saved(&picture) || !same_but_logs(&picture, &self.kept) && is_told();
         (is_another && !picture.is_empty()).then(|| CompleteSet {
             step,
             is_marked,
             left_out,
+            side: self.units.side_files(),
             ..CompleteSet::new(picture, motion)
         })
     }
@@ -307,7 +315,18 @@ impl FolderWatch {
     }
 
     pub(crate) fn dirty(&self) -> bool {
-        self.seen.as_ref().is_some_and(|picture| has_news(picture, &self.kept))
+        self.seen.as_ref().is_some_and(|picture| self.has_saved(picture))
+    }
+
+    /// Whether a picture has more than the kept one, logs excluded.
+    fn has_saved(&self, picture: &FolderListing) -> bool {
+        has_news_but(picture, &self.kept, |path| self.units.is_noisy(path))
+    }
+
+    /// Whether something was written since, logs excluded.
+    pub(crate) fn has_changed(&self, before: &FolderListing) -> bool {
+        let is_side = |path: &str| self.units.is_noisy(path);
+        self.seen.as_ref().is_some_and(|seen| has_news_but(seen, before, is_side))
     }
 
     /// Whether the folder changes all the time and nothing in it can be judged complete.
@@ -318,7 +337,8 @@ impl FolderWatch {
             && self.motion.restless(now, RESTLESS * 2)
             && without_logs(seen).next().is_some()
             && self.units.snapshot(seen, now, false, WriterEnd::No).is_none()
-            && !self.units.has_numbered(seen)
+            && (!self.units.has_numbered(seen)
+                || self.motion.restless(now, FIRST_NUMBERED) && !self.units.knows_a_kind())
     }
 
     pub(crate) fn seen(&self) -> Option<&FolderListing> {

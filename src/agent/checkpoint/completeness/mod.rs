@@ -16,6 +16,7 @@ pub(crate) mod folder_diff;
 pub(crate) mod folder_watch;
 #[cfg(test)]
 mod folder_watch_tests;
+pub(crate) mod inner_saves;
 pub(crate) mod saved_steps;
 pub(crate) mod torn_writes;
 pub(crate) mod unit_snapshot;

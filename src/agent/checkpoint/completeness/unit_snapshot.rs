@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::complete_set::is_a_save;
 use super::file_motion::{Motion, RESTLESS};
 use super::file_names::{FolderPart, Partition, is_log};
 use super::folder_diff::{FolderListing, by_part};
@@ -91,8 +92,9 @@ impl Units {
                 return None;
             }
         }
+        let is_log = |path: &str| is_log(path) || self.growing.has(path);
         let takes = |file: &&TreeFile| match partition.part_of(&file.path) {
-            _ if is_log(&file.path) || self.growing.has(&file.path) => with_logs,
+            _ if is_log(&file.path) => with_logs,
             FolderPart::Common => judged(&file.path),
             part => kept.contains(&part),
         };
@@ -107,7 +109,14 @@ impl Units {
             .iter()
             .find(|file| !self.growing.has(&file.path) && self.is_left_out(&file.path, until))
             .map(|file| file.path.clone());
-        if kept.is_empty() && is_left_out {
+        let bytes = |files: &mut dyn Iterator<Item = &TreeFile>| -> u64 {
+            files.filter(|file| !is_log(&file.path)).map(|file| file.stamp.bytes).sum()
+        };
+        // Settings beside weights that are not complete are no checkpoint.
+        if kept.is_empty()
+            && (is_left_out
+                || !is_all && !is_a_save(bytes(&mut files.iter()), bytes(&mut picture.iter())))
+        {
             return None;
         }
         let is_all = is_all && left_out.is_none();

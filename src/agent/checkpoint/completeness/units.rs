@@ -15,6 +15,7 @@ use super::file_names::{
 use super::folder_diff::{
     FolderListing, by_part, inside_parts, kinds_inside, latest, replaced, stamps,
 };
+use super::inner_saves::{CERTAIN, InnerLook, InnerSaves};
 use crate::ports::{FileStamp, TreeFile};
 
 /// A common file that changes for this long without a rest (a database) is left out, and the rest
@@ -23,6 +24,8 @@ pub(super) const LEFT_OUT_AFTER: Duration = Duration::from_secs(2 * 60);
 
 /// A part without files is remembered this long, for a writer that deletes and writes again.
 const GONE_FOR: Duration = Duration::from_secs(30);
+
+type PartFiles<'a> = BTreeMap<FolderPart, Vec<&'a TreeFile>>;
 
 /// After this long without a change, a reported step is from training: lines are read a second
 /// late.
@@ -48,6 +51,8 @@ pub(crate) struct Units {
     pub(super) files: HashMap<String, Motion>,
     /// Files that only grow or stay open, and the saves that began meanwhile.
     pub(super) growing: GrowingFiles,
+    /// The saves inside numbered folders.
+    inner: InnerSaves,
     /// When the newest save began: later writes do not belong to older saves.
     pub newest_begun: Option<BegunAt>,
     pub(super) life: u64,
@@ -86,12 +91,14 @@ impl Units {
             };
             let known = self.places.clone();
             let mut partition = Partition::new(paths(), &known);
-            self.find_places((before, after), &was, &partition, looked);
+            let begun =
+                self.find_places((before, after), (&was, &partition), beside.open, (looked, now));
             let places = self.places.clone();
             if places != known {
                 partition = Partition::new(paths(), &places);
             }
-            self.growing.observe((before, after), (&was, &partition), beside.open);
+            let was_here = (&was, &partition);
+            self.growing.observe((before, after), was_here, beside.open, (begun, now));
             self.move_parts(
                 (before, after),
                 (&was, &stamps(kept), &partition),
@@ -126,21 +133,24 @@ impl Units {
     }
 
     /// Finds numbered folders without checkpoints, and numbered files without a series, from the
-    /// changes.
+    /// changes. Returns the saves that began inside numbered folders.
     fn find_places(
         &mut self,
         (before, after): (&FolderListing, &FolderListing),
-        was: &HashMap<&str, FileStamp>,
-        partition: &Partition<'_>,
-        looked: Duration,
-    ) {
+        (was, partition): (&HashMap<&str, FileStamp>, &Partition<'_>),
+        open: Option<&BTreeSet<String>>,
+        (looked, now): (Duration, Duration),
+    ) -> BTreeSet<String> {
         // A look may find 60,000 new files: each index is made once, and only if a file needs it.
+        let (mut found, mut inner) = (self.places.clone(), std::mem::take(&mut self.inner));
         let (newest, latest, inside) = (
             LazyCell::new(|| self.newest()),
             LazyCell::new(|| latest(after)),
             LazyCell::new(|| inside_parts(before, partition)),
         );
-        let mut found = self.places.clone();
+        let growing = &self.growing;
+        let look = InnerLook { before, after, was, partition, open, growing, looked, now };
+        let begun = inner.observe(&look, &inside);
         for file in after
             .iter()
             .filter(|file| !is_log(&file.path) && was.get(file.path.as_str()) != Some(&file.stamp))
@@ -169,7 +179,7 @@ impl Units {
                     .and_then(|kinds| kinds.get(&kind))
                     .is_some_and(|known| !known.contains(&numbers))
             };
-            if self.rested(&part, looked) {
+            if inner.is_run(&part) || self.rested(&part, looked) {
                 let is_of_run = kinds_inside(parent, &file.path).any(is_another);
                 if is_of_run || is_rewritten && was_whole() {
                     found.add_folders_of(&file.path, is_of_run);
@@ -177,7 +187,8 @@ impl Units {
             }
         }
         drop((newest, latest, inside));
-        self.places = found;
+        (self.places, self.inner) = (found, inner);
+        begun
     }
 
     /// Whether no file of a part was being written at the previous look.
@@ -209,11 +220,14 @@ impl Units {
             .map(|(part, _)| part.clone())
             .collect();
         self.parts.retain(|part, unit| {
+            // A run folder that became a place is no part any more.
+            unit.there &= old.contains_key(part) || new.contains_key(part);
             old.contains_key(part)
                 || new.contains_key(part)
                 || now.saturating_sub(unit.motion.changed) < GONE_FOR
         });
         self.divide(&old, partition, &whole);
+        self.learn_rotated((&old, &new), beside.open);
         let begins = new.keys().any(|part| {
             matches!(part, FolderPart::Numbered { .. })
                 && !old.contains_key(part)
@@ -246,6 +260,42 @@ impl Units {
             whole.contains(&FolderPart::Common),
             now,
         );
+    }
+
+    /// A script that deletes old numbers may let none rest. The number before the newest is whole
+    /// by then, if no process writes it: three in a row teach the names of their kind.
+    fn learn_rotated(
+        &mut self,
+        (old, new): (&PartFiles<'_>, &PartFiles<'_>),
+        open: Option<&BTreeSet<String>>,
+    ) {
+        let Some(open) = open else { return };
+        let mut newest: BTreeMap<&str, (Duration, &FolderPart)> = BTreeMap::new();
+        for part in old.keys() {
+            let FolderPart::Numbered { parent, .. } = part else { continue };
+            if !new.contains_key(part) {
+                self.kinds.rotates(parent);
+            }
+            let Some(unit) = self.parts.get(part) else { continue };
+            let of_parent = newest.entry(parent).or_insert((unit.motion.begun, part));
+            *of_parent = (*of_parent).max((unit.motion.begun, part));
+        }
+        let begun: BTreeSet<&str> = new
+            .keys()
+            .filter(|part| !old.contains_key(*part) && !self.parts.contains_key(*part))
+            .filter_map(|part| match part {
+                FolderPart::Numbered { parent, .. } => Some(parent.as_str()),
+                FolderPart::Common => None,
+            })
+            .collect();
+        for (parent, (_, part)) in newest.into_iter().filter(|(parent, _)| begun.contains(parent)) {
+            let files = &old[part];
+            let is_open = self.parts.get(part).is_some_and(|unit| unit.open)
+                || files.iter().any(|file| open.contains(&file.path));
+            if !is_open && new.get(part).is_none_or(|now| now == files) {
+                self.kinds.came(parent, held(files), CERTAIN);
+            }
+        }
     }
 
     /// A number that appears while common files are written belongs to their save, unless they are
@@ -507,8 +557,13 @@ impl Units {
         self.files.get(path).is_some_and(is_among)
     }
 
+    /// The files that are logs by what they do.
+    pub(crate) fn side_files(&self) -> BTreeSet<String> {
+        self.growing.logs()
+    }
+
     /// Whether a common file tells nothing about saves: it only grows, or stays open over saves.
-    fn is_noisy(&self, path: &str) -> bool {
+    pub(crate) fn is_noisy(&self, path: &str) -> bool {
         self.growing.has(path)
     }
 
@@ -534,6 +589,11 @@ impl Units {
             }
             part => self.parts.get(&part).is_some_and(|unit| unit.motion.restless(at, time)),
         }
+    }
+
+    /// Whether any numbered part was ever complete.
+    pub(crate) fn knows_a_kind(&self) -> bool {
+        !self.kinds.is_empty()
     }
 
     /// Whether there are numbered parts, whose older ones will be kept eventually.
