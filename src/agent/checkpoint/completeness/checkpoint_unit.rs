@@ -87,6 +87,10 @@ impl KnownKinds {
         self.rotated.entry(parent.to_owned()).or_default().has_deleted = true;
     }
 
+    pub(crate) fn has_rotated(&self, parent: &str) -> bool {
+        self.rotated.get(parent).is_some_and(|rotation| rotation.has_deleted)
+    }
+
     /// A number was left alone, and the next one came. As often as that with a deletion and the
     /// same names, it was whole.
     pub(crate) fn came(&mut self, parent: &str, held: NameCounts, often: u32) {

@@ -43,6 +43,16 @@ pub(crate) enum FolderPart {
     Numbered { parent: String, numbers: NameNumbers },
 }
 
+impl FolderPart {
+    /// The folder of a numbered part.
+    pub(crate) fn parent(&self) -> Option<&str> {
+        match self {
+            FolderPart::Numbered { parent, .. } => Some(parent),
+            FolderPart::Common => None,
+        }
+    }
+}
+
 /// Facts learned by watching the folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Places {

@@ -269,26 +269,28 @@ impl Units {
         (old, new): (&PartFiles<'_>, &PartFiles<'_>),
         open: Option<&BTreeSet<String>>,
     ) {
-        let Some(open) = open else { return };
-        let mut newest: BTreeMap<&str, (Duration, &FolderPart)> = BTreeMap::new();
-        for part in old.keys() {
-            let FolderPart::Numbered { parent, .. } = part else { continue };
-            if !new.contains_key(part) {
+        for part in old.keys().filter(|part| !new.contains_key(*part)) {
+            if let FolderPart::Numbered { parent, .. } = part {
                 self.kinds.rotates(parent);
             }
-            let Some(unit) = self.parts.get(part) else { continue };
-            let of_parent = newest.entry(parent).or_insert((unit.motion.begun, part));
-            *of_parent = (*of_parent).max((unit.motion.begun, part));
         }
         let begun: BTreeSet<&str> = new
             .keys()
             .filter(|part| !old.contains_key(*part) && !self.parts.contains_key(*part))
-            .filter_map(|part| match part {
-                FolderPart::Numbered { parent, .. } => Some(parent.as_str()),
-                FolderPart::Common => None,
-            })
+            .filter_map(FolderPart::parent)
+            .filter(|parent| self.kinds.has_rotated(parent))
             .collect();
-        for (parent, (_, part)) in newest.into_iter().filter(|(parent, _)| begun.contains(parent)) {
+        let Some(open) = open.filter(|_| !begun.is_empty()) else { return };
+        let mut newest: BTreeMap<&str, (Duration, &FolderPart)> = BTreeMap::new();
+        for part in old.keys() {
+            let (parent, unit) = (part.parent(), self.parts.get(part));
+            if let (Some(parent), Some(unit)) = (parent.filter(|of| begun.contains(of)), unit) {
+                let candidate = (unit.motion.begun, part);
+                let newest = newest.entry(parent).or_insert(candidate);
+                *newest = candidate.max(*newest);
+            }
+        }
+        for (parent, (_, part)) in newest {
             let files = &old[part];
             let is_open = self.parts.get(part).is_some_and(|unit| unit.open)
                 || files.iter().any(|file| open.contains(&file.path));
