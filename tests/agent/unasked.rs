@@ -1,6 +1,9 @@
 //! Scripts as people have them: no signal asks them to save. A notice is time in which they work,
 //! and what is whole is kept.
 
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::Path;
 
 use lamplighter::instance::NoticeKind;
@@ -33,6 +36,74 @@ async fn newest(rig: &Rig) -> Option<Manifest> {
     let number =
         rig.dir().checkpoint_numbers().await.expect("the store answers").into_iter().next_back()?;
     rig.dir().manifest(number).await.expect("the store answers")
+}
+
+/// Runs a script that writes to `log.txt` each second and saves `epoch_N.pt` each so many, of which
+/// the two newest stay. Returns the number of the newest save, and the files that are kept when the
+/// power is cut.
+async fn cut(rig: &Rig, folder: &str, every: u64, is_open_known: bool) -> (u64, Vec<String>) {
+    let spec = SPEC.replace("1h", "5s");
+    let machine = Played::new(rig);
+    let run = rig.path("work").join("out").join(folder);
+    let log = Path::new(folder).join("log.txt").to_string_lossy().into_owned();
+    *machine.open.lock().expect("nobody panics with it") =
+        is_open_known.then(|| BTreeSet::from([log]));
+    let world = async {
+        rig.clock.sleep(secs(10)).await;
+        std::fs::create_dir_all(&run).expect("writable");
+        std::fs::write(run.join("args.yaml"), "lr: 1").expect("writable");
+        let epoch = |number: u64| run.join(format!("epoch_{number}.pt"));
+        for second in 1..=90 {
+            let file = File::options().append(true).create(true).open(run.join("log.txt"));
+            file.and_then(|mut file| file.write_all(b"a line")).expect("writable");
+            if second % every == 0 {
+                let number = second / every;
+                std::fs::write(epoch(number), vec![7; 1000]).expect("writable");
+                if number > 2 {
+                    std::fs::remove_file(epoch(number - 2)).expect("it was saved");
+                }
+            }
+            rig.clock.sleep(secs(1)).await;
+            let kept = newest(rig).await.map_or(Vec::new(), |kept| kept.files);
+            assert!(
+                kept.is_empty() || kept.iter().any(|file| file.path.ends_with(".pt")),
+                "settings alone: {kept:?}"
+            );
+        }
+        90 / every
+    };
+    let saved = tokio::select! {
+        finish = machine.agent(rig, &spec).run() => panic!("nothing ends it: {finish:?}"),
+        saved = world => saved,
+    };
+    let kept = newest(rig).await.expect("something is kept");
+    (saved, kept.files.into_iter().map(|file| file.path).collect())
+}
+
+/// With a `log.txt` held open, 15 saves were made and none was kept. With a `train.log`, all were.
+#[test]
+fn a_log_of_any_name_in_a_run_folder_holds_no_save_up() {
+    simulate(async |clock| {
+        for is_open_known in [false, true] {
+            let rig = Rig::new(clock.clone());
+            let (saved, kept) = cut(&rig, "version_0", 5, is_open_known).await;
+            let is_kept = |number| kept.contains(&format!("version_0/epoch_{number}.pt"));
+            assert!(is_kept(saved) || is_kept(saved - 1), "{saved} were saved: {kept:?}");
+        }
+    });
+}
+
+/// 98 saves were made, one a second, and none was kept: none rested for two seconds.
+#[test]
+fn a_script_that_saves_every_second_loses_one_interval_at_most() {
+    simulate(async |clock| {
+        for folder in ["exp1/", ""] {
+            let rig = Rig::new(clock.clone());
+            let (saved, kept) = cut(&rig, folder, 1, true).await;
+            let is_kept = |number| kept.contains(&format!("{folder}epoch_{number}.pt"));
+            assert!((saved - 7..=saved).any(is_kept), "{saved} were saved: {kept:?}");
+        }
+    });
 }
 
 /// The newest number of which all three files are in it.

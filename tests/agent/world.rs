@@ -1,6 +1,6 @@
 //! A machine and a workload that do as they are told, around a whole agent in virtual time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -46,6 +46,8 @@ pub struct Played {
     pub stubborn: Arc<AtomicBool>,
     /// Bytes that its holder has counted.
     pub printed: Arc<AtomicU64>,
+    /// The files that the workload has open for writing. `None`: the kernel does not tell.
+    pub open: Arc<Mutex<Option<BTreeSet<String>>>>,
     /// How often it was asked to save.
     pub asked: Arc<AtomicU64>,
     /// What was started says its first word so many seconds later.
@@ -119,6 +121,7 @@ impl Played {
             deaf: Arc::default(),
             stubborn: Arc::default(),
             printed: Arc::default(),
+            open: Arc::default(),
             asked: Arc::default(),
             starts_slowly: Arc::default(),
             stacks_hang: Arc::default(),
@@ -327,6 +330,9 @@ impl Workload for Played {
     fn ask(&self, _: Signal) -> Result<u32, WorkloadError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         Ok(1)
+    }
+    async fn open_for_writing(&self, _: &Path) -> Option<BTreeSet<String>> {
+        self.open.lock().expect("nobody panics with it").clone()
     }
     async fn kill_tree(&self) -> Result<(), WorkloadError> {
         self.signal(Signal::Kill)

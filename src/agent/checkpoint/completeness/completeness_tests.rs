@@ -759,7 +759,8 @@ mod scripts {
         kept
     }
 
-    /// A `log.txt` that the script held open hid all saves of its run folder. A `train.log` did not.
+    /// A `log.txt` that the script held open hid all saves of its run folder. A `train.log` hid
+    /// none.
     #[test]
     fn busy_file_in_run_folder_delays_no_save() {
         for (beside, is_open_known, every) in [
