@@ -186,7 +186,7 @@ pub(crate) struct UploadTry {
     pub places: Places,
     pub links: Vec<CheckpointLink>,
     /// Logs by what they do: only their present content counts.
-    pub side: BTreeSet<String>,
+    pub appended: BTreeSet<String>,
     pub contents: Arc<Contents>,
     pub pace: Arc<RetryDelay>,
     /// The manifest without its files.
@@ -314,7 +314,7 @@ impl UploadTry {
     }
 
     fn is_log(&self, path: &str) -> bool {
-        is_log(path) || self.side.contains(path)
+        is_log(path) || self.appended.contains(path)
     }
 
     fn new_files(&self) -> Vec<&TreeFile> {

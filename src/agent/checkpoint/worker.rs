@@ -427,7 +427,7 @@ impl Worker {
             picture: Arc::clone(&ripe.picture),
             places: self.watch.places(),
             links: self.links.clone(),
-            side: ripe.side.clone(),
+            appended: self.watch.appended_files(),
             contents: Arc::clone(&self.shared.kept().contents),
             pace: Arc::clone(&self.shared.pace),
             manifest: Manifest {

@@ -89,6 +89,8 @@ struct GrowingFile {
     begun: BTreeSet<String>,
     rounds: u32,
     is_log: bool,
+    /// It was changed in its middle, as a database is: a copy of it may be torn.
+    is_rewritten: bool,
 }
 
 impl GrowingFile {
@@ -129,7 +131,9 @@ impl GrowingFiles {
                 stamp.inode == file.stamp.inode && stamp.bytes < file.stamp.bytes
             });
             if has_grown || stamp.is_some() && open.is_some_and(|open| open.contains(&file.path)) {
-                self.0.entry(file.path.clone()).or_insert_with(new).looked();
+                let growing = self.0.entry(file.path.clone()).or_insert_with(new);
+                growing.is_rewritten |= !has_grown;
+                growing.looked();
                 continue;
             }
             self.0.remove(&file.path);
@@ -158,6 +162,13 @@ impl GrowingFiles {
     pub(crate) fn logs(&self) -> BTreeSet<String> {
         let logs = self.0.iter().filter(|(_, growing)| growing.is_log);
         logs.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Those of them that were only appended to: a copy of one is whole up to its end.
+    pub(crate) fn appended(&self) -> BTreeSet<String> {
+        let mut logs = self.logs();
+        logs.retain(|path| self.0.get(path).is_some_and(|growing| !growing.is_rewritten));
+        logs
     }
 
     /// Since when a file grows or is open.

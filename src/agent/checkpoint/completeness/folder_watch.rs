@@ -314,6 +314,11 @@ impl FolderWatch {
         self.units.places.clone()
     }
 
+    /// Logs by what they do: only their present content counts.
+    pub(crate) fn appended_files(&self) -> BTreeSet<String> {
+        self.units.appended_files()
+    }
+
     pub(crate) fn dirty(&self) -> bool {
         self.seen.as_ref().is_some_and(|picture| self.has_saved(picture))
     }
@@ -339,10 +344,6 @@ impl FolderWatch {
             && self.units.snapshot(seen, now, false, WriterEnd::No).is_none()
             && (!self.units.has_numbered(seen)
                 || self.motion.restless(now, FIRST_NUMBERED) && !self.units.knows_a_kind())
-    }
-
-    pub(crate) fn seen(&self) -> Option<&FolderListing> {
-        self.seen.as_ref()
     }
 
     pub(crate) fn known_marks(&self) -> Option<bool> {

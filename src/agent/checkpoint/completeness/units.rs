@@ -564,6 +564,10 @@ impl Units {
         self.growing.logs()
     }
 
+    pub(crate) fn appended_files(&self) -> BTreeSet<String> {
+        self.growing.appended()
+    }
+
     /// Whether a common file tells nothing about saves: it only grows, or stays open over saves.
     pub(crate) fn is_noisy(&self, path: &str) -> bool {
         self.growing.has(path)
