@@ -38,8 +38,8 @@ async fn newest(rig: &Rig) -> Option<Manifest> {
     rig.dir().manifest(number).await.expect("the store answers")
 }
 
-/// Runs a script that writes to `log.txt` each second and saves `epoch_N.pt` each so many, of which
-/// the two newest stay. Returns the number of the newest save, and the files that are kept when the
+/// Runs a script that writes to `log.txt` each second. It saves `epoch_N.pt` every few seconds and
+/// keeps the two newest. Returns the number of the newest save, and the files that are kept when the
 /// power is cut.
 async fn cut(rig: &Rig, folder: &str, every: u64, is_open_known: bool) -> (u64, Vec<String>) {
     let spec = SPEC.replace("1h", "5s");

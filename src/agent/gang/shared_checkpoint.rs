@@ -91,7 +91,7 @@ impl RankState {
             match own.newest_checkpoint().await {
                 Ok(now) if now.as_ref().map(|manifest| manifest.number) > before => return,
                 Ok(_) => {}
-                // Without the store nobody can go on, and the agent uploads when it is back.
+                // Every rank waits for the store. The agent uploads when it is back.
                 Err(_) => until = self.ports.clock.mono() + UPLOADED_WITHIN,
             }
             tokio::select! {

@@ -127,7 +127,7 @@ impl<'a> Attached<'a> {
         self
     }
 
-    /// What it was made of.
+    /// The context and the job that it follows.
     pub fn shown(&self) -> (&'a Context, &'a JobDir) {
         (self.context, self.dir)
     }

@@ -1,4 +1,4 @@
-//! The checks before a tuning begins: those of `lamp run`, for one of its trials.
+//! Checks one trial before a tuning begins, as `lamp run` checks a job.
 
 use std::collections::BTreeSet;
 

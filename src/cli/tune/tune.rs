@@ -63,7 +63,7 @@ pub enum TuneCommand {
     Export(show::ExportArgs),
     /// Start no more trials, and stop the running ones
     Stop(NameArgs),
-    /// Start no more trials, and end the running ones at once, without a checkpoint
+    /// End all trials at once, without a checkpoint
     Cancel(NameArgs),
     /// Go on with a tuning that no process drives
     Drive(NameArgs),

@@ -31,7 +31,7 @@ const LAUNCH_LOOK: Duration = Duration::from_secs(10);
 /// A rank that ends and has no plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unjoined {
-    /// It has no machine, or does not end.
+    /// Nothing was to record: it has no machine, or goes on.
     None,
     /// Its plan is recorded now.
     Recorded,

@@ -22,7 +22,7 @@ pub fn rank_purchase(spec: &Spec, history: &[AttemptRecord]) -> RankPurchase {
     let Some(member) = member.filter(|member| member.is_sound()) else {
         return RankPurchase::Alone;
     };
-    // Also after a machine that was withdrawn: those of the other ranks may run.
+    // Also after a withdrawn machine: other ranks may have machines.
     if spec.machine.cloud == CloudKind::Local
         || history.iter().any(|record| record.settled.was_launched())
     {

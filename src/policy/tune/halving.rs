@@ -51,7 +51,7 @@ pub fn standing(goal: TuneGoal, number: u32, trials: &[RungTrial<'_>]) -> Option
     let others = trials.iter().filter(|trial| trial.number != number);
     let others: Vec<(f64, u32)> =
         others.filter_map(|trial| Some((value_at(trial.points, rung)?, trial.number))).collect();
-    // Of equal values, the first trial is the better one.
+    // With equal values, the earlier trial is better.
     let is_better = |other: &&(f64, u32)| {
         goal.prefers(other.0, value)
             || (!goal.prefers(value, other.0) && !other.0.is_nan() && other.1 < number)

@@ -13,7 +13,7 @@ pub struct TrialStand {
     pub usd: Usd,
     /// The most that its running job can cost; `None`: unlimited.
     pub most_usd: Option<Usd>,
-    /// It has not ended, and no job of it runs.
+    /// It waits at a rung without a job.
     pub is_paused: bool,
     pub again_of: Option<u32>,
 }

@@ -1,5 +1,4 @@
-//! The faults of a gang by seed: those of a single rank, those of its launch, and those of the
-//! world around it.
+//! The faults of a gang by seed: of a single rank, of the launch, and of the world around it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};

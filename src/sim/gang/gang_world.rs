@@ -83,7 +83,7 @@ pub(super) struct EnginePlace {
     pub meeting: Meeting,
 }
 
-/// What an engine sees of the others.
+/// The other ranks as an engine sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peers {
     /// All have done this step.

@@ -116,8 +116,7 @@ impl GrowingFiles {
         let listed =
             |path: &str| after.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok();
         let new = || GrowingFile { since: now, ..GrowingFile::default() };
-        // Also without a change: lines may not be flushed, and scratch files of a library are in no
-        // listing.
+        // Also without a change: a library may keep its lines, and hide its scratch files.
         for path in open.into_iter().flatten().filter(|path| !is_log(path)) {
             self.0.entry(path.clone()).or_insert_with(new).looked();
         }
@@ -158,13 +157,13 @@ impl GrowingFiles {
         self.0.retain(|path, _| listed(path) || open.is_some_and(|open| open.contains(path)));
     }
 
-    /// The files of which that is so.
+    /// The files that are logs.
     pub(crate) fn logs(&self) -> BTreeSet<String> {
         let logs = self.0.iter().filter(|(_, growing)| growing.is_log);
         logs.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Those of them that were only appended to: a copy of one is whole up to its end.
+    /// The logs that only grew: a copy of one is whole up to its end.
     pub(crate) fn appended(&self) -> BTreeSet<String> {
         let mut logs = self.logs();
         logs.retain(|path| self.0.get(path).is_some_and(|growing| !growing.is_rewritten));

@@ -32,7 +32,7 @@ use crate::ports::{FileStamp, TreeFile};
 /// A wrapper exits with this plus the signal's number if its child was killed.
 const SIGNALLED: i32 = 128;
 
-/// Numbered checkpoints of which none was ever complete are told after this time. Sooner tells of a
+/// The agent tells after this time that it found no complete numbered checkpoint. Sooner tells of a
 /// large one that is still being written. Later loses more work without a word.
 const FIRST_NUMBERED: Duration = Duration::from_secs(2 * 60);
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   exp1/weights/epoch_3.pt comes ──the folder rested, or epoch_1.pt goes──> certain: 3 are enough
-//!                                 └─no file is open, no other number comes─> 10 are needed
+//!                                 └─one number a look, and nothing is open─> 10 are needed
 //! ```
 //! A checkpoint of many numbered pieces looks alike: but its pieces come without a rest, several at
 //! a time or one that is open, and none goes. Not here: what follows (that is [`super::units`]).
@@ -37,7 +37,7 @@ struct SaveCount {
     likely: u32,
 }
 
-/// What a look shows inside one numbered folder.
+/// The new files of one numbered folder in a look.
 #[derive(Default)]
 struct NewInside {
     numbers: BTreeSet<NameNumbers>,

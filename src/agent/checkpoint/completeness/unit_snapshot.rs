@@ -112,7 +112,7 @@ impl Units {
         let bytes = |files: &mut dyn Iterator<Item = &TreeFile>| -> u64 {
             files.filter(|file| !is_log(&file.path)).map(|file| file.stamp.bytes).sum()
         };
-        // Settings beside weights that are not complete are no checkpoint.
+        // Settings beside unfinished weights are no checkpoint.
         if kept.is_empty()
             && (is_left_out
                 || !is_all && !is_a_save(bytes(&mut files.iter()), bytes(&mut picture.iter())))
