@@ -3,7 +3,7 @@
 //! ```text
 //!   Rates ──> idle ──┐
 //!   Rates ──> stall ─┤
-//!   limits ──────────┼──> supervise ──> SuperviseStep  (the agent's one decision; it orders the verdicts)
+//!   limits ──────────┼──> supervise ──> SuperviseStep  (the agent's one decision)
 //!   notice ──────────┤
 //!   wishes ──────────┘
 //!   records + cloud's answer ──> reconcile ──> Act  (the controller's one decision)

@@ -12,8 +12,8 @@
 //!                              │
 //!               every deed: trace (SHA-256) and laws
 //! ```
-//! `gang` plays one job on several machines. `play::user_job` plays a user's job on a course of capacity and prices (`world::offers`): `lamp
-//! simulate`.
+//! `gang` plays one job on several machines. `play::user_job` plays a user's job on a course of
+//! capacity and prices (`world::offers`): `lamp simulate`.
 //!
 //! Receipts are compared with the bills of the simulated EC2. Everything runs on one thread,
 //! without a real clock or real randomness: the same seed gives the same trace, byte for byte. Not

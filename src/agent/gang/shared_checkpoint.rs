@@ -1,7 +1,7 @@
 //! Brings the newest checkpoint of rank 0 to the other ranks before an epoch starts.
 //!
-//! With `saves = "each"`, only a rank without a checkpoint needs another one's. Not here: the restore
-//! at the start of an attempt (`agent::checkpoint`).
+//! With `saves = "each"`, only a rank without a checkpoint needs another one's. Not here: the
+//! restore at the start of an attempt (`agent::checkpoint`).
 
 use std::sync::Arc;
 use std::time::Duration;
