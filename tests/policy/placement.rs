@@ -7,7 +7,8 @@ use lamplighter::job::{
     AttemptRecord, EndedBecause, GangMember, GangRole, GangSpec, Plan, Refusal, Settled, seats_of,
 };
 use lamplighter::market::{
-    self, Market, Offer, PriceHistory, PricePoint, Quota, Region, Span, Supply, UsdPerHour, Zone,
+    self, Market, Offer, PriceHistory, PricePoint, Quota, Region, Span, Supply, Usd, UsdPerHour,
+    Zone,
 };
 use lamplighter::policy::Wishes;
 use lamplighter::policy::gang::rank_launch::{machines_of_launch, zone_of_rank};
@@ -35,7 +36,8 @@ fn offer(kind: &str, zone: &str, dollars: &str, market: Market) -> Offer {
 /// An attempt that was planned so long ago.
 fn tried(offer: Offer, ago_secs: u64, change: impl FnOnce(&mut Settled)) -> AttemptRecord {
     let mut settled = settled(1, EndedBecause::LaunchFailed);
-    (settled.instance, settled.billed_to) = (None, None);
+    // A launch that made no machine costs nothing.
+    (settled.instance, settled.billed_to, settled.usd) = (None, None, Usd::ZERO);
     change(&mut settled);
     AttemptRecord {
         plan: Plan { offer, ..plan(market::CloudKind::Aws, 1, ago_secs) }.into(),
