@@ -211,7 +211,7 @@ fn try_soak(args: &[&str]) -> (bool, String, String) {
 const WORLDS: u64 = 600;
 /// The least strikes of each kind of fault in these worlds, and the number of kinds. A fault
 /// without strikes is untested.
-const STRIKES_MIN: u64 = 5;
+const STRIKES_MIN: u64 = 3;
 const KINDS: usize = 45;
 
 /// The least attempts that end by each of these reasons. The laws do not notice a watch that never
