@@ -122,7 +122,7 @@ fn attached_run_opens_its_view_and_comes_back() {
     }
     // A key without a meaning disturbs nothing.
     tmux.press(&["x"]);
-    assert_eq!(place.status("walks")["state"], "running");
+    place.until("walks", "running");
     place.0.write("go", "");
     tmux.until("last line");
     tmux.until("restored");
