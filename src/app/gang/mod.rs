@@ -4,4 +4,3 @@ pub mod ask_ranks;
 pub mod gang_jobs;
 pub mod gang_report;
 pub mod gang_rows;
-pub mod member_specs;

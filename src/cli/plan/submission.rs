@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::saved_files;
-use crate::app::gang::member_specs::seat_leader;
 use crate::app::text::counted;
 use crate::cli::control::outputs;
 use crate::cli::output::printer::shell_word;
@@ -17,6 +16,7 @@ use crate::cli::rehearse::python_environment;
 use crate::cli::shell::flags::JobArgs;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{self, Loaded};
+use crate::job::seat_leader;
 use crate::job::{Finding, FindingCause, JobId, RECORD_FORMAT, ResolvedSpec, Severity};
 use crate::jobdir::layout;
 use crate::market::CloudKind;

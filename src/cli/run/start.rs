@@ -21,7 +21,6 @@ use super::{nested_run, packed_job, run};
 use crate::app::drive;
 use crate::app::find_job;
 use crate::app::gang::gang_jobs::leader_of;
-use crate::app::gang::member_specs::seat_leader;
 use crate::app::record_errors;
 use crate::app::view::discarded;
 use crate::cli::account::proof_gate;
@@ -40,6 +39,7 @@ use crate::config::{Dollars, SpanWord};
 use crate::controller::{
     Controller, JobMemory, Kept, Planned, SubmitError, Ticked, continuation_of,
 };
+use crate::job::seat_leader;
 use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec, StoredKind};
 use crate::jobdir::JobDir;
 use crate::market::Usd;

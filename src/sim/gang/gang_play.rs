@@ -11,14 +11,14 @@ use serde_json::json;
 use super::gang_faults::{self, ask_all, gang_faults, host_of};
 use super::gang_world::{GangWorld, RankFailure};
 use crate::controller::submit;
-use crate::job::{GangMember, GangRole, JobId, Receipt, ResolvedSpec, Wish, member_name, seats_of};
+use crate::job::{GangRole, JobId, Receipt, ResolvedSpec, Wish, other_members, seats_of};
 use crate::jobdir::layout;
 use crate::ports::Store;
 use crate::sim::faults::fault_times::Strikes;
 use crate::sim::kernel::rng::Dice;
 use crate::sim::kernel::virtual_time::Timeline;
 use crate::sim::play::drivers::{Party, sweep};
-use crate::sim::play::play::{HOURS, WorldResult, WorldRun, judge, minutes, scaled};
+use crate::sim::play::play::{HOURS, WorldResult, WorldRun, close, judge, minutes, scaled};
 use crate::sim::world::active_faults::WorldFault;
 use crate::sim::world::foreign_machines;
 use crate::sim::world::offers::SimMarket;
@@ -91,9 +91,7 @@ pub(crate) async fn live(play: WorldRun, timeline: Arc<Timeline>) -> WorldResult
     let (receipts, converged) = to_the_end(&world, &laptop, &play, faults).await;
     let strikes = std::mem::take(&mut *struck.lock().expect("the lock is not poisoned"));
     let played = WorldResult { converged, strikes, ..judge(&world, &play, receipts) };
-    tasks.into_iter().for_each(|task| task.abort());
-    tokio::task::yield_now().await;
-    world.dismantle();
+    close(&world, tasks).await;
     played
 }
 
@@ -151,24 +149,9 @@ async fn submit_all(world: &Arc<World>) {
         cut_by: WorldFault::LaptopOffline,
         disk: None,
     });
-    let ranks = world.gang().map_or(1, GangWorld::ranks);
-    for rank in 0..ranks {
-        let spec = member(&world.spec, rank);
-        submit(&store, &spec, None).await.expect("the weather is calm at the start");
+    for spec in std::iter::once(&world.spec).chain(&other_members(&world.spec)) {
+        submit(&store, spec, None).await.expect("the weather is calm at the start");
     }
-}
-
-/// The job of a rank, as `lamp run` makes it from the job of rank 0.
-fn member(leader: &ResolvedSpec, rank: u32) -> ResolvedSpec {
-    let mut spec = leader.clone();
-    let Some(of) = leader.member().filter(|_| rank > 0) else { return spec };
-    let reads = spec.spec.checkpoint.take().map(|checkpoint| checkpoint.path);
-    spec.job = of.seats[rank as usize].job.clone();
-    spec.spec.name = member_name(&leader.spec.name, rank);
-    if let Some(gang) = &mut spec.spec.gang {
-        gang.member = Some(GangMember { rank, reads, ..of.clone() });
-    }
-    spec
 }
 
 fn habit(dice: &Dice, play: &WorldRun) -> Habit {

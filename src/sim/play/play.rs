@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 use super::continue_job;
 use super::drivers::{Party, sweep};
@@ -256,10 +257,15 @@ async fn live(play: WorldRun, recordings: &[Course], timeline: Arc<Timeline>) ->
     let lone_struck = lone_struck.lock().expect("the lock is not poisoned").take();
     let measured = lone_struck.map(|struck| recovery_times::measure(&world, &struck));
     let played = WorldResult { converged, strikes, measured, ..judge(&world, &play, receipts) };
+    close(&world, tasks).await;
+    played
+}
+
+/// Ends the tasks of a world, which hold it.
+pub(crate) async fn close(world: &World, tasks: Vec<JoinHandle<()>>) {
     tasks.into_iter().for_each(|task| task.abort());
     tokio::task::yield_now().await;
     world.dismantle();
-    played
 }
 
 /// Waits for the receipt of the job and of a continued job. Then the world must stay quiet for a

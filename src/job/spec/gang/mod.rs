@@ -4,3 +4,4 @@ pub(crate) mod check_gang;
 pub(crate) mod gang_member;
 pub(crate) mod gang_role;
 pub(crate) mod gang_spec;
+pub(crate) mod member_specs;
