@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use super::file_names::{FolderPart, Partition, is_log, shape_of};
-use super::folder_diff::FolderListing;
+use super::folder_diff::{FolderListing, lists};
 use crate::ports::FileStamp;
 
 /// How long the folder must be unchanged. Writers with longer pauses inside a checkpoint should
@@ -113,8 +113,6 @@ impl GrowingFiles {
         let old = LazyCell::new(|| -> HashSet<FolderPart> {
             before.iter().map(|file| partition.part_of(&file.path)).collect()
         });
-        let listed =
-            |path: &str| after.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok();
         let new = || GrowingFile { since: now, ..GrowingFile::default() };
         // Also without a change: a library may keep its lines, and hide its scratch files.
         for path in open.into_iter().flatten().filter(|path| !is_log(path)) {
@@ -153,8 +151,8 @@ impl GrowingFiles {
                 (growing.rounds, growing.begun) = (growing.rounds + 1, begun.clone());
             }
         }
-        // Listings are ordered by path. Deleted files are forgotten.
-        self.0.retain(|path, _| listed(path) || open.is_some_and(|open| open.contains(path)));
+        // Deleted files are forgotten.
+        self.0.retain(|path, _| lists(after, path) || open.is_some_and(|open| open.contains(path)));
     }
 
     /// The files that are logs.

@@ -13,6 +13,11 @@ use crate::ports::{FileStamp, Tree, TreeFile, TreeLink};
 /// The files of the folder at one moment.
 pub(crate) type FolderListing = Arc<Vec<TreeFile>>;
 
+/// Whether a look found this file. Listings are ordered by path.
+pub(crate) fn lists(listing: &FolderListing, path: &str) -> bool {
+    listing.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok()
+}
+
 /// The parts of a picture that are unchanged. `None` if the common files have changed.
 pub(crate) fn remaining(
     picture: &FolderListing,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::file_motion::GrowingFiles;
 use super::file_names::{FolderPart, NameNumbers, Partition, is_log, shape_of, split};
-use super::folder_diff::{FolderListing, KindsInside, kinds_inside};
+use super::folder_diff::{FolderListing, KindsInside, kinds_inside, lists};
 use crate::ports::FileStamp;
 
 /// Certain saves that show a run folder. Fewer takes two slow pieces of a checkpoint for saves.
@@ -138,9 +138,7 @@ impl InnerSaves {
         if self.0.is_empty() {
             return;
         }
-        let is: HashSet<&str> = look.after.iter().map(|file| file.path.as_str()).collect();
-        let mut gone =
-            look.before.iter().filter(|file| !is.contains(file.path.as_str())).peekable();
+        let mut gone = look.before.iter().filter(|file| !lists(look.after, &file.path)).peekable();
         if gone.peek().is_none() {
             return;
         }

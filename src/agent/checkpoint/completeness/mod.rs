@@ -18,6 +18,8 @@ pub(crate) mod folder_watch;
 mod folder_watch_tests;
 pub(crate) mod inner_saves;
 pub(crate) mod saved_steps;
+#[cfg(test)]
+mod script_tests;
 pub(crate) mod torn_writes;
 pub(crate) mod unit_snapshot;
 pub(crate) mod units;
