@@ -76,9 +76,7 @@ impl Machines {
             };
             let Some(agent) = slot else { continue };
             if !is_up {
-                // Without power.
-                let _ = agent.kill();
-                let _ = agent.wait();
+                cut_power(agent);
                 *slot = None;
             } else if agent.try_wait().expect("it is a child").is_some() {
                 account.ec2.powered_off(&seen.id);
@@ -90,10 +88,12 @@ impl Machines {
 
     fn end_all(&self) {
         for one in self.booted.lock().unwrap().values_mut() {
-            if let Some(agent) = &mut one.agent {
-                let _ = agent.kill();
-                let _ = agent.wait();
-            }
+            one.agent.iter_mut().for_each(cut_power);
         }
     }
+}
+
+fn cut_power(agent: &mut Child) {
+    agent.kill().expect("it is a child");
+    agent.wait().expect("it is a child");
 }

@@ -99,7 +99,7 @@ fn trials_on_ec2_find_the_best_and_their_bills_are_summed() {
     });
 }
 
-/// EC2 takes the spot machine of a trial back. The trial goes on elsewhere, and has not failed.
+/// EC2 takes the spot machine of a trial back. The trial does not fail. It runs on another machine.
 #[test]
 fn interrupted_trial_on_ec2_goes_on_from_its_checkpoint() {
     let Some(account) = account("", "market = 'spot'", 6) else { return };

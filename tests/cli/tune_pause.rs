@@ -36,7 +36,7 @@ fn status(place: &Place) -> Value {
     value
 }
 
-/// Of 8 trials at a rung, 2 go on: the second best was paused, and wins in the end.
+/// Two of eight trials pass a rung. The second was paused, and wins in the end.
 #[test]
 fn paused_trial_goes_on_from_its_checkpoint_and_wins() {
     let place = Place::new(SCRIPT);

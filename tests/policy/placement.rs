@@ -36,7 +36,7 @@ fn offer(kind: &str, zone: &str, dollars: &str, market: Market) -> Offer {
 /// An attempt that was planned so long ago.
 fn tried(offer: Offer, ago_secs: u64, change: impl FnOnce(&mut Settled)) -> AttemptRecord {
     let mut settled = settled(1, EndedBecause::LaunchFailed);
-    // A launch that made no machine costs nothing.
+    // A failed launch is free.
     (settled.instance, settled.billed_to, settled.usd) = (None, None, Usd::ZERO);
     change(&mut settled);
     AttemptRecord {
