@@ -106,6 +106,14 @@ impl Account {
         (status == 200).then(|| serde_json::from_slice(&body).expect("a record"))
     }
 
+    /// Whether an object below `prefix` has this file name.
+    pub(super) fn has_object(&self, prefix: &str, name: &str) -> bool {
+        let bucket = format!("lamplighter-{}-us-east-1", self.ec2.account());
+        let list = format!("/{bucket}?list-type=2&prefix={prefix}");
+        let (_, body) = self.ec2.s3("GET", &list, b"");
+        String::from_utf8_lossy(&body).contains(&format!("/{name}</Key>"))
+    }
+
     pub(super) fn put(&self, key: &str, value: &Value) {
         let bucket = format!("lamplighter-{}-us-east-1", self.ec2.account());
         assert_eq!(
