@@ -14,6 +14,9 @@ use crate::app::view::timeline::ExplainedAttempt;
 use crate::job::{AttemptNo, AttemptPhase};
 use crate::jobdir::EventDetail;
 
+/// The last phase: from the start of the command to its first work.
+const FIRST_WORK: &str = "first work";
+
 /// One phase. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
@@ -113,7 +116,7 @@ impl Moments {
         let rest = [
             ("fetch", self.agent, self.fetched),
             ("setup", self.fetched.filter(|_| has_setup), self.started),
-            ("first work", self.started, self.working),
+            (FIRST_WORK, self.started, self.working),
         ];
         phases
             .extend(rest.into_iter().filter_map(|(name, from, to)| Some(bounds(name, from?, to))));
@@ -141,8 +144,7 @@ fn timeline_of(
         }
     }
     let secs = phases.iter().map(|phase| phase.secs).sum();
-    let is_complete =
-        phases.last().is_some_and(|last| last.name == "first work" && !last.under_way);
+    let is_complete = phases.last().is_some_and(|last| last.name == FIRST_WORK && !last.under_way);
     Some(StartupTimeline { attempt: attempt.attempt, phases, secs, is_complete })
 }
 

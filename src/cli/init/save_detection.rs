@@ -17,6 +17,9 @@ pub struct DetectedSaves {
     /// The checkpoint folder, and the evidence for it.
     pub folder: Option<String>,
     pub because: String,
+    /// Nothing was found that loads a file of the folder: it may be a result.
+    #[serde(skip)]
+    pub is_only_saved: bool,
     /// Files that the script saves in the workdir itself. `setup` links each into the folder.
     pub links: Vec<String>,
     pub outputs: Vec<String>,
@@ -140,6 +143,7 @@ impl DetectedSaves {
         };
         if let Some(path) = saved.iter().find(|path| is_usual(path) || path.contains(UNKNOWN)) {
             self.by_path(path, "it is saved there");
+            self.is_only_saved = self.links.is_empty();
             self.doubt = Some("no line was found that loads it again: without one, an interrupted job begins anew".to_owned());
         } else if let Some(name) = USUAL.iter().find(|name| {
             ['"', '\'']

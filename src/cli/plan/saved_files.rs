@@ -70,12 +70,10 @@ fn unkept(spec: &Spec, saves: &DetectedSaves) -> Vec<String> {
         .iter()
         .filter(|path| is_path(path) && !is_of_folder(path) && !is_kept(spec, path))
         .cloned();
-    // Saved, but maybe not a checkpoint: then it is a result.
-    let is_result = saves.doubt.is_some() && saves.because == "it is saved there";
     let folder = saves
         .folder
         .iter()
-        .filter(|folder| is_result && !is_kept(spec, folder))
+        .filter(|folder| saves.is_only_saved && !is_kept(spec, folder))
         .map(|folder| format!("{folder}/**"));
     files.chain(folder).collect()
 }
