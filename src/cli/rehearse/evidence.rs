@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::instance::{Notice, NoticeKind};
-use crate::job::{CheckpointNo, CheckpointSpec, Settled};
+use crate::job::{CheckpointNo, CheckpointSpec, CheckpointSummary, Settled};
 use crate::jobdir::{Event, EventDetail};
 use crate::market::Span;
 
@@ -26,6 +26,14 @@ impl Evidence {
     pub(crate) fn is_cut(&self) -> bool {
         self.notice == Span::ZERO
     }
+}
+
+/// The checkpoint that an attempt began from. If it went back to an earlier one: to which, and why.
+pub(crate) fn resumed_from(events: &[Event]) -> Option<(&CheckpointSummary, Option<&str>)> {
+    events.iter().rev().find_map(|event| match &event.what {
+        EventDetail::Resumed { checkpoint, went_back } => Some((checkpoint, went_back.as_deref())),
+        _ => None,
+    })
 }
 
 /// The signs of how the second attempt went on.

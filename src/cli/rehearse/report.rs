@@ -10,7 +10,7 @@
 use jiff::Timestamp;
 
 use super::cadence::cadence;
-use super::evidence::{Evidence, RehearsalCheck, bad, good, notice, secs};
+use super::evidence::{Evidence, RehearsalCheck, bad, good, notice, resumed_from, secs};
 use super::last_checkpoint::{kept, kept_before, was_kept};
 use super::missing_proof::why_not_saved;
 use super::second_attempt::went_on;
@@ -223,10 +223,7 @@ fn was_saved(
 }
 
 fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> RehearsalCheck {
-    let began = evidence.second.iter().find_map(|event| match &event.what {
-        EventDetail::Resumed { checkpoint, .. } => Some(checkpoint),
-        _ => None,
-    });
+    let began = resumed_from(&evidence.second);
     let started = evidence
         .second
         .iter()
@@ -247,7 +244,15 @@ fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> RehearsalC
         .map(|away| format!(", running again {away:.1} s after the power was cut"))
         .unwrap_or_default();
     match (began, saved) {
-        (Some(began), Some(saved)) if began.number >= saved.number => {
+        (Some((began, Some(why))), _) => bad(
+            "resumed",
+            format!(
+                "the second attempt went back to checkpoint {}, because {why}",
+                began.number.number()
+            ),
+            "`lamp logs` shows how the script ended; it must load every checkpoint that it saves",
+        ),
+        (Some((began, None)), Some(saved)) if began.number >= saved.number => {
             let mut check = good(
                 "resumed",
                 format!("the second attempt began from checkpoint {}{took}", began.number.number()),
@@ -255,7 +260,7 @@ fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> RehearsalC
             check.seconds = away;
             check
         }
-        (Some(began), _) => bad(
+        (Some((began, None)), _) => bad(
             "resumed",
             format!(
                 "the second attempt began from checkpoint {}, which was written before the notice{took}",
@@ -355,6 +360,22 @@ mod tests {
         assert!(proved(&checks), "{checks:#?}");
         assert_eq!(checks.iter().find(|check| check.name == "asked").unwrap().seconds, Some(1.0));
         assert!(checks.last().unwrap().text.ends_with("1 steps were done twice"));
+    }
+
+    #[test]
+    fn script_that_cannot_load_its_save_is_told_so() {
+        let mut back = whole();
+        let why = "the script ended 2 s after its start from checkpoint 2";
+        let went_back = Some(why.to_owned());
+        let checkpoint = summary(1, 10.0);
+        back.second.push(event(9, EventDetail::Resumed { checkpoint, went_back }));
+        back.again.step = Some(11.0);
+        let failed = failed(&back);
+        assert_eq!(failed.len(), 1, "it went on from where it went back to: {failed:?}");
+        assert!(
+            failed[0].1.contains("went back to checkpoint 1, because the script"),
+            "{failed:?}"
+        );
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::evidence::Evidence;
+use super::evidence::{Evidence, resumed_from};
 use super::rehearsed_job::RehearsedJob;
 use super::second_attempt::PAST_ITS_START_SECS;
-use crate::job::{AttemptNo, AttemptPhase, CheckpointNo, ExitStatus, Manifest, checkpoint_step};
+use crate::job::{AttemptNo, AttemptPhase, ExitStatus, Manifest, checkpoint_step};
 use crate::jobdir::{Event, EventDetail, JobDirError};
 use crate::wire::FileRead;
 
@@ -56,10 +56,7 @@ impl RehearsedJob<'_> {
         let again = &evidence.again;
         // A log line that counts from the start may count this attempt alone: then its first save
         // decides.
-        let told = evidence.second.iter().find_map(|event| match &event.what {
-            EventDetail::Resumed { checkpoint, .. } => checkpoint.step,
-            _ => None,
-        });
+        let told = resumed_from(&evidence.second).and_then(|(checkpoint, _)| checkpoint.step);
         let is_told = again.is_told
             && again.step.is_some_and(|step| {
                 again.is_reported || told.is_some_and(|told| step + 1.0 >= told)
@@ -100,7 +97,8 @@ impl RehearsedJob<'_> {
         attempt: AttemptNo,
         evidence: &mut Evidence,
     ) -> Result<(), JobDirError> {
-        let Some(resumed) = resumed(&evidence.second) else { return Ok(()) };
+        let Some((checkpoint, _)) = resumed_from(&evidence.second) else { return Ok(()) };
+        let resumed = checkpoint.number;
         let own = evidence.second.iter().find_map(|event| match &event.what {
             EventDetail::Checkpoint { checkpoint, .. } if checkpoint.attempt == attempt => {
                 Some(checkpoint.number)
@@ -204,13 +202,6 @@ fn started(events: &[Event]) -> Option<Timestamp> {
     script(events).map(|(started, _)| started)
 }
 
-fn resumed(events: &[Event]) -> Option<CheckpointNo> {
-    events.iter().find_map(|event| match &event.what {
-        EventDetail::Resumed { checkpoint, .. } => Some(checkpoint.number),
-        _ => None,
-    })
-}
-
 /// The step in the names of a checkpoint's files; files that `less` has unchanged do not count.
 fn step_of(manifest: &Manifest, less: Option<&Manifest>) -> Option<f64> {
     checkpoint_step(new_files(manifest, less), &[])
@@ -269,7 +260,7 @@ fn row(before: &Manifest, own: &Manifest) -> Option<(String, String, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{ManifestEntry, RECORD_FORMAT};
+    use crate::job::{CheckpointNo, ManifestEntry, RECORD_FORMAT};
 
     fn manifest(files: &[(&str, &str)]) -> Manifest {
         Manifest {

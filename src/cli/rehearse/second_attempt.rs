@@ -8,8 +8,7 @@
 //!
 //! Pure. Each check says what it proves and what it does not prove.
 
-use super::evidence::{Again, Evidence, RehearsalCheck, bad, good};
-use crate::jobdir::EventDetail;
+use super::evidence::{Again, Evidence, RehearsalCheck, bad, good, resumed_from};
 
 pub const TELL_STEPS: &str = "append {\"step\": N, \"total\": M} to the file named by LAMP_PROGRESS, or set watch.log_pattern, so that it can be seen";
 
@@ -19,10 +18,7 @@ pub const PAST_ITS_START_SECS: f64 = 30.0;
 const LOAD: &str = "at its start the script must load the newest file in LAMP_CHECKPOINT_DIR when LAMP_RESUME is 1";
 
 pub(crate) fn went_on(evidence: &Evidence) -> Option<RehearsalCheck> {
-    let told = evidence.second.iter().find_map(|event| match &event.what {
-        EventDetail::Resumed { checkpoint, .. } => Some(checkpoint.step),
-        _ => None,
-    })?;
+    let told = resumed_from(&evidence.second)?.0.step;
     let again = &evidence.again;
     let reported = || if again.is_reported { by_steps(evidence, told) } else { None };
     let judged = by_saves(again)
@@ -154,7 +150,7 @@ mod tests {
 
     use super::*;
     use crate::job::{AttemptNo, CheckpointNo, CheckpointSummary};
-    use crate::jobdir::Event;
+    use crate::jobdir::{Event, EventDetail};
 
     fn evidence(told: Option<f64>, again: Again) -> Evidence {
         let at = Timestamp::from_second(1_700_000_000).unwrap();
