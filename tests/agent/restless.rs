@@ -1,8 +1,10 @@
 //! Checkpoint folders that are always being written: what has rested is kept, and where nothing can
 //! be, a person is told.
 
+use std::sync::atomic::Ordering;
+
 use lamplighter::agent::checkpoint::save_request::Saved;
-use lamplighter::job::Manifest;
+use lamplighter::job::{CheckpointNo, Manifest};
 use lamplighter::ports::Clock;
 
 use super::checkpoints::Watched;
@@ -65,6 +67,44 @@ fn a_pair_that_is_written_all_the_time_is_not_kept_and_a_person_is_told() {
         let saved =
             watched.checkpoints.save(watched.checkpoints.ask().await, "notice", secs(10)).await;
         assert!(!matches!(saved, Saved::Complete(_)), "{saved:?}");
+    });
+}
+
+/// neptune-client#1888: the script keeps its two newest saves, and an upload takes longer than each
+/// of them is there.
+#[test]
+fn script_that_keeps_two_saves_is_saved_on_a_slow_line() {
+    const FILES: [&str; 3] = ["model.safetensors", "optimizer.pt", "trainer_state.json"];
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.rig.files.stages.store(true, Ordering::Relaxed);
+        watched.rig.store.fault("/files/", Fault::Slow(secs(25)), None);
+        for second in 0..1500usize {
+            let (save, after) = (second / 10, second % 10);
+            if let Some(file) = FILES.get(after) {
+                watched.write(&format!("checkpoint-{}/{file}", save * 10), &format!("{save}"));
+            } else if after == FILES.len() && save >= 2 {
+                let oldest = watched.rig.path(&format!("ckpt/checkpoint-{}", (save - 2) * 10));
+                std::fs::remove_dir_all(oldest).unwrap();
+            }
+            clock.sleep(secs(1)).await;
+        }
+        let newest = watched.checkpoints.last().expect("a complete checkpoint").number;
+        let mut whole = 0;
+        for number in (1..=newest.number()).map(CheckpointNo::new) {
+            let Some(manifest) = watched.rig.dir().manifest(number).await.unwrap() else {
+                continue;
+            };
+            let newest = manifest.files.iter().map(|file| watched.read(&manifest, &file.path));
+            let newest = newest.max_by_key(|save| save.parse::<usize>().unwrap()).unwrap();
+            for file in FILES {
+                let step = newest.parse::<usize>().unwrap() * 10;
+                let path = format!("checkpoint-{step}/{file}");
+                assert_eq!(watched.read(&manifest, &path), newest, "{manifest:?}");
+            }
+            whole += 1;
+        }
+        assert!(whole >= 2, "{whole} complete checkpoints in 25 minutes");
     });
 }
 

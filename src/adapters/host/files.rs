@@ -25,6 +25,16 @@ const FOLDER_MODE: u32 = 0o700;
 /// bind-mount loops or mistakes.
 const DEPTH_MAX: usize = 32;
 
+impl LocalFiles {
+    /// `stage_aside` without a thread.
+    ///
+    /// # Errors
+    /// If none of the folders can be used.
+    pub fn stage(files: &[StageFile], folders: &[PathBuf]) -> io::Result<Vec<StagedFile>> {
+        crate::adapters::store::staged_files::stage(files, folders)
+    }
+}
+
 #[async_trait]
 impl Files for LocalFiles {
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
@@ -126,11 +136,9 @@ impl Files for LocalFiles {
         folders: &[PathBuf],
     ) -> io::Result<Vec<StagedFile>> {
         let (files, folders) = (files.to_vec(), folders.to_vec());
-        tokio::task::spawn_blocking(move || {
-            crate::adapters::store::staged_files::stage(&files, &folders)
-        })
-        .await
-        .map_err(io::Error::other)?
+        tokio::task::spawn_blocking(move || LocalFiles::stage(&files, &folders))
+            .await
+            .map_err(io::Error::other)?
     }
 
     async fn clock_lead(&self, folder: &Path, other: &Path) -> io::Result<ClockLead> {

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use lamplighter::adapters::host::files::LocalFiles;
-use lamplighter::ports::{FileStamp, Files, Tree};
+use lamplighter::ports::{FileStamp, Files, StageFile, StagedFile, Tree};
 
 #[derive(Default)]
 pub struct InlineFiles {
     pub full: AtomicBool,
+    /// Whether it holds files for an upload.
+    pub stages: AtomicBool,
     /// A folder that does not answer to a look.
     pub hangs: Mutex<Option<PathBuf>>,
     /// A folder, and what a look at it gives.
@@ -59,6 +61,17 @@ impl Files for InlineFiles {
     fn walk(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
         LocalFiles.walk(folder, files_max)
     }
+    async fn stage_aside(
+        &self,
+        files: &[StageFile],
+        folders: &[PathBuf],
+    ) -> io::Result<Vec<StagedFile>> {
+        if !self.stages.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        LocalFiles::stage(files, folders)
+    }
+
     async fn walk_aside(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
         let hangs = self.hangs.lock().expect("the lock is not poisoned").as_deref() == Some(folder);
         if hangs {
