@@ -149,16 +149,22 @@ fn a_job_root_that_is_no_place_is_refused_with_a_hint() {
     );
 }
 
+/// Whether the paragraph of less used commands names this one.
+fn is_named_in(help: &str, verb: &str) -> bool {
+    let also = help.split_once("Also: ").and_then(|(_, rest)| rest.split_once("Options: "));
+    also.is_some_and(|(also, _)| also.split([',', ' ', '\n']).any(|word| word == verb))
+}
+
 #[test]
 fn help_names_the_verbs_and_goes_to_stdout() {
     let sandbox = Sandbox::new();
     let ended = sandbox.lamp(&["--help"]);
     assert_eq!((ended.code, ended.err.as_str()), (0, ""));
-    for verb in ["init", "check", "completions"] {
+    for verb in ["init", "check", "receipt"] {
         assert!(ended.out.contains(&format!("\n  {verb} ")), "{verb} in {}", ended.out);
     }
     let (lines, widest) = (ended.out.lines().count(), ended.out.lines().map(str::len).max());
-    assert!(lines <= 50 && widest <= Some(80), "{lines} lines, {widest:?} columns");
+    assert!(lines <= 40 && widest <= Some(80), "{lines} lines, {widest:?} columns");
     let completions = sandbox.lamp(&["completions", "fish"]).out;
     let verbs = completions.lines().filter_map(|line| {
         line.split_once("__fish_lamp_needs_command\" -f -a \"")?.1.split('"').next()
@@ -167,6 +173,7 @@ fn help_names_the_verbs_and_goes_to_stdout() {
         .filter(|verb| {
             !["ai-platform", "man", "ps", "schema"].contains(verb)
                 && !ended.out.contains(&format!("\n  {verb} "))
+                && !is_named_in(&ended.out, verb)
         })
         .collect();
     assert!(missing.is_empty(), "`lamp --help` does not name {missing:?}");

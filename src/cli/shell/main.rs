@@ -33,30 +33,22 @@ use crate::config::Environment;
 use crate::job::Wish;
 use crate::wire;
 
-/// What `lamp --help` prints: one screen of 80 columns and 50 lines.
+/// What `lamp --help` prints: one screen of 80 columns and 40 lines.
 const HELP: &str = "\
 {about}
 {usage-heading} {usage}
 Write a job
   init         Write a first job file for a script
-  import       Write one from a file of SkyPilot, dstack, ML Engine
   check        Find mistakes in a job file
   plan         Show the machine and the most that it can cost
   rehearse     Interrupt a job here and prove that it resumes
-  simulate     Play a job many times: cost, end, interruptions
 Run it
   run          Run a job file, or a command after `--`
-  submit       Submit a training package, as gcloud did
-  local        Train a package or predict here, without a job
-  ml-engine    Take the commands of gcloud [alias: ai-platform]
-  models       Keep trained models and their versions
-  predict      Ask a model for predictions
   start        Go on with a job that has ended
-  apply        Run what the job files of a directory say
-  schedules    Show what is due, and what it waits for
+  submit       Submit a training package, as gcloud did
   tune         Search hyperparameters: many trials of one job file
+  apply        Run what the job files of a directory say
   daemon       Drive all jobs of the job root
-  mcp          Serve tools to a coding agent, within a purse
   agent        Watch one command on this machine, without a job root
 Look at it
   status       Show jobs: state, cost, next end [alias: ps]
@@ -66,8 +58,6 @@ Look at it
   ssh          Open a shell on the machine of a job
   top          Show all jobs live in this terminal
   web          Show all jobs in a browser
-  share        Write a job as one HTML file
-  replay       Run a rule over a recording
 End it
   stop         Save a checkpoint, keep the outputs, end the job
   cancel       End a job at once, without a checkpoint
@@ -78,11 +68,9 @@ Money, machines, account
   receipt      Show what ran, why it ended and what it cost
   costs        Show what jobs cost: by day, job, market, type
   sweep        End machines that no job needs, in all regions
-  notify       Show how you are notified, or send a test message
   doctor       Check all that jobs need, here and at AWS
-  uninit       Remove what `lamp init aws` made
-  iam          Print the IAM policy of a part of Lamplighter
-  completions  Print the completion script of a shell
+Also: completions, iam, import, local, mcp, ml-engine (ai-platform), models,
+  notify, predict, replay, schedules, share, simulate, uninit
 Options: -o text|json|jsonl, --job-root URL, -q, -v, --color WHEN, -V
 `lamp COMMAND --help` has its flags, `lamp schema` the JSON, `lamp man` pages.
 ";
