@@ -52,7 +52,7 @@ impl Palette {
             JobState::Running if verdict == Some("stalled") => self.bad(),
             JobState::Running if verdict == Some("idle") => self.warn(),
             JobState::Running | JobState::Draining | JobState::Succeeded => self.good(),
-            JobState::Interrupted | JobState::Held => self.warn(),
+            JobState::Interrupted | JobState::Held | JobState::Ended => self.warn(),
             _ => Style::new(),
         }
     }

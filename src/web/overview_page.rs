@@ -252,7 +252,11 @@ fn colour(row: &JobRow) -> &'static str {
         JobState::Running if row.summary.verdict.as_deref() == Some("stalled") => "bad",
         JobState::Running if row.summary.verdict.as_deref() == Some("idle") => "warn",
         JobState::Running | JobState::Draining => "good",
-        JobState::Interrupted | JobState::Held | JobState::Stopped | JobState::Cancelled => "warn",
+        JobState::Interrupted
+        | JobState::Held
+        | JobState::Stopped
+        | JobState::Cancelled
+        | JobState::Ended => "warn",
         _ => "plain",
     }
 }

@@ -89,7 +89,7 @@ fn limited(limits: &str, word: &str, said: &str, price: &str) {
     assert_code(&out, 124);
     let receipt: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(ended_because(&receipt), word, "{receipt:#}");
-    assert_eq!(receipt["outcome"], "failed");
+    assert_eq!(receipt["outcome"], "ended");
     assert!(
         receipt["last_checkpoint"]["step"].as_f64().is_some(),
         "{word}: what was done is saved before the limit: {receipt:#}"

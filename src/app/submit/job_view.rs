@@ -148,7 +148,7 @@ impl JobDetails {
             summary.state,
             JobState::Submitted | JobState::Provisioning | JobState::Preparing
         );
-        let is_failed = summary.state == JobState::Failed;
+        let is_failed = matches!(summary.state, JobState::Failed | JobState::Ended);
         JobDetails {
             started: is_at_work.then_some(summary.started),
             ended: summary.ended,

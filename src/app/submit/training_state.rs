@@ -32,7 +32,7 @@ impl TrainingState {
         match state {
             JobState::Succeeded => TrainingState::Succeeded,
             JobState::Failed => TrainingState::Failed,
-            JobState::Stopped | JobState::Cancelled => TrainingState::Cancelled,
+            JobState::Stopped | JobState::Cancelled | JobState::Ended => TrainingState::Cancelled,
             _ if is_end_asked => TrainingState::Cancelling,
             JobState::Submitted | JobState::Interrupted => TrainingState::Queued,
             JobState::Provisioning | JobState::Preparing => TrainingState::Preparing,
@@ -58,6 +58,7 @@ mod tests {
             (JobState::Interrupted, false, "QUEUED"),
             (JobState::Succeeded, true, "SUCCEEDED"),
             (JobState::Stopped, false, "CANCELLED"),
+            (JobState::Ended, false, "CANCELLED"),
             (JobState::Failed, false, "FAILED"),
         ];
         for (state, asked, word) in cases {

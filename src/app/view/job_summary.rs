@@ -154,7 +154,7 @@ impl Summary {
     pub fn state_told(&self) -> String {
         let told = |because: EndedBecause| JobOutcome::Failed.told(Some(because));
         self.because
-            .filter(|_| self.state == JobState::Failed)
+            .filter(|_| matches!(self.state, JobState::Failed | JobState::Ended))
             .map_or_else(|| self.state.word().to_owned(), told)
     }
 

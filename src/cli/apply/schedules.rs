@@ -221,8 +221,10 @@ fn row(shown: &ScheduleRow) -> Vec<String> {
     };
     let ended = shown.last.as_ref().map(|last| match (&last.job, last.state) {
         (None, _) => format!("left out: {}", last.reason),
-        (Some(job), Some(JobState::Failed)) if last.because.is_some() => {
-            format!("failed ({job}): {}", last.because.as_deref().unwrap_or_default())
+        (Some(job), Some(state @ (JobState::Failed | JobState::Ended)))
+            if last.because.is_some() =>
+        {
+            format!("{state} ({job}): {}", last.because.as_deref().unwrap_or_default())
         }
         (Some(job), Some(state)) => format!("{state} ({job})"),
         (Some(job), None) => format!("being made ({job})"),

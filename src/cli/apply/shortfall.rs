@@ -48,7 +48,7 @@ impl Short {
                 format!("its job ends, as a user asked; after that `{again}` makes it again")
             }
             Short::GoesOn(job) => format!("its job goes on as {job}"),
-            Short::Ended(outcome @ JobOutcome::Failed) => {
+            Short::Ended(outcome @ (JobOutcome::Failed | JobOutcome::Ended)) => {
                 format!("its job has {outcome}; `{again}` makes it again")
             }
             Short::Ended(outcome) => format!("its job was {outcome}; `{again}` makes it again"),

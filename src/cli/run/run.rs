@@ -426,11 +426,11 @@ pub fn exit_code(receipt: &Receipt) -> ExitCode {
     match (receipt.outcome, receipt.because.or(last.map(|last| last.ended_because))) {
         (JobOutcome::Succeeded, _) => ExitCode::SUCCESS,
         (JobOutcome::Stopped | JobOutcome::Cancelled, _) => ExitCode::STOPPED,
-        (JobOutcome::Failed, Some(because)) => {
+        (JobOutcome::Failed | JobOutcome::Ended, Some(because)) => {
             ExitCode::of_end(because, last.and_then(|last| last.exit))
         }
         // Only in receipts of older versions: a limit ended the job before any launch.
-        (JobOutcome::Failed, None) => ExitCode::LIMIT,
+        (JobOutcome::Failed | JobOutcome::Ended, None) => ExitCode::LIMIT,
     }
 }
 

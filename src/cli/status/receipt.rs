@@ -176,8 +176,10 @@ fn way_on(receipt: &Receipt) -> Option<String> {
         | EndedBecause::Stalled => {
             Some(format!("{}, with the folder as it is now", start(" --code")))
         }
-        _ if matches!(receipt.outcome, JobOutcome::Failed | JobOutcome::Stopped) => Some(start("")),
-        _ => None,
+        _ => match receipt.outcome {
+            JobOutcome::Failed | JobOutcome::Stopped | JobOutcome::Ended => Some(start("")),
+            JobOutcome::Succeeded | JobOutcome::Cancelled => None,
+        },
     }
 }
 
@@ -340,9 +342,9 @@ mod tests {
         };
         let cases = [
             (JobOutcome::Failed, EndedBecause::Failed, Some("lamp start JOB --code")),
-            (JobOutcome::Stopped, EndedBecause::Budget, Some("lamp start JOB --budget USD")),
-            (JobOutcome::Stopped, EndedBecause::Deadline, Some("lamp start JOB --deadline MOMENT")),
-            (JobOutcome::Stopped, EndedBecause::MaxRuntime, Some("lamp start JOB")),
+            (JobOutcome::Ended, EndedBecause::Budget, Some("lamp start JOB --budget USD")),
+            (JobOutcome::Ended, EndedBecause::Deadline, Some("lamp start JOB --deadline MOMENT")),
+            (JobOutcome::Ended, EndedBecause::MaxRuntime, Some("lamp start JOB")),
             (JobOutcome::Failed, EndedBecause::Lost, Some("lamp start JOB")),
             (JobOutcome::Succeeded, EndedBecause::Succeeded, None),
         ];

@@ -384,9 +384,11 @@ fn style(summary: &Summary) -> Style {
         _ if summary.silence.is_some() => Style::Warning,
         JobState::Succeeded | JobState::Running => Style::Good,
         JobState::Failed => Style::Bad,
-        JobState::Interrupted | JobState::Held | JobState::Stopped | JobState::Cancelled => {
-            Style::Warning
-        }
+        JobState::Interrupted
+        | JobState::Held
+        | JobState::Stopped
+        | JobState::Cancelled
+        | JobState::Ended => Style::Warning,
         _ => Style::Bold,
     }
 }

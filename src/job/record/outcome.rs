@@ -112,6 +112,8 @@ pub enum JobOutcome {
     Failed,
     Stopped,
     Cancelled,
+    /// A rule or a limit of the job ended it: idle, time, money.
+    Ended,
 }
 
 impl ExitStatus {
@@ -207,6 +209,11 @@ impl EndedBecause {
             EndedBecause::Succeeded => JobOutcome::Succeeded,
             EndedBecause::UserStopped => JobOutcome::Stopped,
             EndedBecause::UserCancelled => JobOutcome::Cancelled,
+            EndedBecause::Idle
+            | EndedBecause::MaxRuntime
+            | EndedBecause::Budget
+            | EndedBecause::Deadline
+            | EndedBecause::HardEnd => JobOutcome::Ended,
             _ => JobOutcome::Failed,
         }
     }
@@ -232,13 +239,17 @@ impl JobOutcome {
             JobOutcome::Failed => "failed",
             JobOutcome::Stopped => "stopped",
             JobOutcome::Cancelled => "cancelled",
+            JobOutcome::Ended => "ended",
         }
     }
 
-    /// For people: if a job failed other than by its own command, the cause of the end.
+    /// For people: if the job failed other than by its own command, or a rule ended it, the cause.
     pub fn told(self, because: Option<EndedBecause>) -> String {
         because
-            .filter(|because| self == JobOutcome::Failed && *because != EndedBecause::Failed)
+            .filter(|because| {
+                matches!(self, JobOutcome::Failed | JobOutcome::Ended)
+                    && *because != EndedBecause::Failed
+            })
             .map_or_else(|| self.word().to_owned(), EndedBecause::words)
     }
 }

@@ -30,6 +30,8 @@ pub enum JobState {
     Failed,
     Stopped,
     Cancelled,
+    /// A rule or a limit of the job ended it.
+    Ended,
 }
 
 impl JobState {
@@ -37,7 +39,11 @@ impl JobState {
     pub fn is_final(self) -> bool {
         matches!(
             self,
-            JobState::Succeeded | JobState::Failed | JobState::Stopped | JobState::Cancelled
+            JobState::Succeeded
+                | JobState::Failed
+                | JobState::Stopped
+                | JobState::Cancelled
+                | JobState::Ended
         )
     }
 
@@ -55,6 +61,7 @@ impl JobState {
             JobState::Failed => "failed",
             JobState::Stopped => "stopped",
             JobState::Cancelled => "cancelled",
+            JobState::Ended => "ended",
         }
     }
 }
@@ -78,6 +85,7 @@ impl From<JobOutcome> for JobState {
             JobOutcome::Failed => JobState::Failed,
             JobOutcome::Stopped => JobState::Stopped,
             JobOutcome::Cancelled => JobState::Cancelled,
+            JobOutcome::Ended => JobState::Ended,
         }
     }
 }

@@ -50,7 +50,7 @@ fn fate(
         JobOutcome::Failed if is_interrupted(receipt) => {
             (TrialFate::Interrupted, receipt.reason.clone())
         }
-        JobOutcome::Failed => (TrialFate::Failed, receipt.reason.clone()),
+        JobOutcome::Failed | JobOutcome::Ended => (TrialFate::Failed, receipt.reason.clone()),
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
             ("failed", "interrupted", None, &[2.0][..], TrialFate::Interrupted, Some(2.0)),
             ("failed", "lost", None, &[][..], TrialFate::Interrupted, None),
             ("failed", "failed", None, &[2.0][..], TrialFate::Failed, Some(2.0)),
-            ("failed", "max_runtime", None, &[2.0][..], TrialFate::Failed, Some(2.0)),
+            ("ended", "max_runtime", None, &[2.0][..], TrialFate::Failed, Some(2.0)),
             // It ended by itself before the stop reached it.
             ("succeeded", "succeeded", Some(&pruned), &[2.0][..], TrialFate::Complete, Some(2.0)),
         ];

@@ -51,7 +51,7 @@ fn it_idles(desk: &Desk<Ec2>) {
     let story =
         Story::begin(desk, "idles", &format!("{}{IDLE}", JOB.replace("job.sh", "quiet.sh")));
     let machine = story.machine("0001");
-    let receipt = story.ends(&[&machine], ITSELF, "failed");
+    let receipt = story.ends(&[&machine], ITSELF, "ended");
     assert_eq!(
         (&receipt["because"], &receipt["exit_code"]),
         (&json!("idle"), &json!(143)),
