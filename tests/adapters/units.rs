@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use lamp_test_support::skipped;
+use lamplighter::adapters::host::files::LocalFiles;
+use lamplighter::ports::StageFile;
 
 const UNITS: [&str; 6] = [
     "lamp-agent.service",
@@ -433,3 +435,40 @@ fn the_dead_mans_switch_fires_after_a_lease_of_silence_and_only_then() {
         "its agent is back"
     );
 }
+
+/// With it, the test below finds itself with the rights of the unit.
+const HELD_FOLDER: &str = "LAMP_TEST_HELD_FOLDER";
+
+/// `sudo -u` and `docker run -u` save as another user. The kernel links such a file only for who
+/// owns it or has CAP_FOWNER (proc_sys_fs(5), `protected_hardlinks`).
+#[test]
+fn large_file_of_another_user_is_held_with_the_rights_of_the_unit() {
+    if let Some(folder) = std::env::var_os(HELD_FOLDER).map(PathBuf::from) {
+        let path = folder.join("model.safetensors");
+        let file = StageFile { path, bytes: LARGE_BYTES, is_log: false };
+        let held = LocalFiles::stage(&[file], &[folder.join("held")]).expect("it is held");
+        assert_eq!(fs::metadata(&held[0].path).expect("it is there").len(), LARGE_BYTES);
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model.safetensors");
+    fs::File::create(&file).unwrap().set_len(LARGE_BYTES).unwrap();
+    if std::os::unix::fs::chown(&file, Some(65534), Some(65534)).is_err() {
+        return skipped("root", "only root gives a file to another user");
+    }
+    let unit = include_str!("../../systemd/lamp-agent.service");
+    let rights = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let rights = rights.expect("the unit has few rights").to_lowercase().replace("cap_", "+");
+    let output = Command::new("setpriv")
+        .arg(format!("--bounding-set=-all,{}", rights.replace(' ', ",")))
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "units::large_file_of_another_user_is_held_with_the_rights_of_the_unit"])
+        .env(HELD_FOLDER, folder.path())
+        .output()
+        .expect("setpriv is part of util-linux");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+/// Larger than what is copied.
+const LARGE_BYTES: u64 = 5 * 1024 * 1024;

@@ -4,8 +4,7 @@
 //! A process must handle the signal. Left out are torch's data loaders, forks of a selected
 //! process, runtimes that catch signals on their own, and launchers of a selected process.
 //!
-//! This is pure: `signal_request` reads the processes. docs/decisions.md, 32, describes tests with
-//! real launchers.
+//! This is pure: `signal_request` reads the processes.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -58,7 +58,7 @@ const POINTER: &str = "latest";
 impl SaveStyle {
     pub(crate) fn of(dice: &Dice) -> SaveStyle {
         let marks = dice.percent(50);
-        // A training that pauses for longer than two seconds must mark (docs/checkpoints.md).
+        // Longer pauses without marks are tried by the tests of `agent::checkpoint::completeness`.
         let pause =
             Duration::from_secs(if marks { dice.pick(&[0, 1, 5, 20]) } else { dice.roll(2) });
         let layout = if dice.percent(50) { Layout::Folders } else { Layout::Files };
