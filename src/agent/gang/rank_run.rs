@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::gathering::Gathered;
 use super::peers::{KEEP_LOOKS, PeerSight, PeerWatch};
@@ -161,7 +162,7 @@ impl RankRun {
         if self.ends_engine(&watched).await
             && let Some(process) = &mut engine.process
         {
-            process.end(EPOCH_GRACE).await;
+            process.end(self.end_grace(&watched)).await;
         }
         match watched {
             EngineWatch::Ended(exit) if exit.success() => self.finished(formation).await,
@@ -178,6 +179,17 @@ impl RankRun {
             EngineWatch::Over(_) => true,
             EngineWatch::Ended(_) => !self.state.is_leaving().await,
             EngineWatch::Told(_) => false,
+        }
+    }
+
+    /// From SIGTERM to SIGKILL. No epoch follows the last one, and a rank may still be writing its
+    /// last save.
+    fn end_grace(&self, watched: &EngineWatch) -> Duration {
+        match watched {
+            EngineWatch::Over(over) if over.because == EpochCause::Done => {
+                self.state.resolved.spec.watch.term_grace.duration()
+            }
+            _ => EPOCH_GRACE,
         }
     }
 

@@ -18,7 +18,8 @@ use crate::ports::{Clock, Files, RankHost, Store};
 /// hour.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// From SIGTERM to SIGKILL when an epoch is over. The record is at most two seconds old then.
+/// From SIGTERM to SIGKILL when an epoch is over and another begins. The record is at most two
+/// seconds old then.
 pub(super) const EPOCH_GRACE: Duration = Duration::from_secs(3);
 
 #[derive(Clone)]
