@@ -95,12 +95,11 @@ fn script_that_keeps_two_saves_is_saved_on_a_slow_line() {
             let Some(manifest) = watched.rig.dir().manifest(number).await.unwrap() else {
                 continue;
             };
-            let newest = manifest.files.iter().map(|file| watched.read(&manifest, &file.path));
-            let newest = newest.max_by_key(|save| save.parse::<usize>().unwrap()).unwrap();
+            let read = |path: &str| watched.read(&manifest, path).parse::<usize>().unwrap();
+            let save = manifest.files.iter().map(|file| read(&file.path)).max().unwrap();
             for file in FILES {
-                let step = newest.parse::<usize>().unwrap() * 10;
-                let path = format!("checkpoint-{step}/{file}");
-                assert_eq!(watched.read(&manifest, &path), newest, "{manifest:?}");
+                let path = format!("checkpoint-{}/{file}", save * 10);
+                assert_eq!(read(&path), save, "{manifest:?}");
             }
             whole += 1;
         }

@@ -91,7 +91,7 @@ impl Account {
             .env("HOME", self.place.0.path().join("home"))
             .env("XDG_STATE_HOME", folder.join("state"))
             .env("XDG_CACHE_HOME", folder.join("cache"))
-            .env("LAMP_JOB_ROOT", format!("s3://lamplighter-{}-us-east-1", self.ec2.account()))
+            .env("LAMP_JOB_ROOT", format!("s3://{}", self.bucket()))
             .env("LAMP_JOB_ROOT_REGION", "us-east-1")
             .env("AWS_EC2_METADATA_SERVICE_ENDPOINT", imds.listen())
             .stdout(Stdio::null())
@@ -100,22 +100,26 @@ impl Account {
             .expect("the agent was built for this test")
     }
 
+    fn bucket(&self) -> String {
+        format!("lamplighter-{}-us-east-1", self.ec2.account())
+    }
+
     pub(super) fn object(&self, key: &str) -> Option<Value> {
-        let bucket = format!("lamplighter-{}-us-east-1", self.ec2.account());
+        let bucket = self.bucket();
         let (status, body) = self.ec2.s3("GET", &format!("/{bucket}/{key}"), b"");
         (status == 200).then(|| serde_json::from_slice(&body).expect("a record"))
     }
 
     /// Whether an object below `prefix` has this file name.
     pub(super) fn has_object(&self, prefix: &str, name: &str) -> bool {
-        let bucket = format!("lamplighter-{}-us-east-1", self.ec2.account());
+        let bucket = self.bucket();
         let list = format!("/{bucket}?list-type=2&prefix={prefix}");
         let (_, body) = self.ec2.s3("GET", &list, b"");
         String::from_utf8_lossy(&body).contains(&format!("/{name}</Key>"))
     }
 
     pub(super) fn put(&self, key: &str, value: &Value) {
-        let bucket = format!("lamplighter-{}-us-east-1", self.ec2.account());
+        let bucket = self.bucket();
         assert_eq!(
             self.ec2.s3("PUT", &format!("/{bucket}/{key}"), value.to_string().as_bytes()).0,
             200
