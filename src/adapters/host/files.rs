@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 
 use super::remove_tree::remove_tree;
+use crate::adapters::store::unnoted_read::open_unnoted;
 use crate::adapters::workload::foreign_links::refuse_foreign_links;
 use crate::job::{CodeArchive, link_depth};
 use crate::ports::{ClockLead, FileStamp, Files, StageFile, StagedFile, Tree, TreeFile, TreeLink};
@@ -42,7 +43,7 @@ impl Files for LocalFiles {
     }
 
     fn read_from(&self, path: &Path, offset: u64, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
-        let Some(mut file) = found(File::open(path))? else { return Ok(None) };
+        let Some(mut file) = found(open_unnoted(path, 0))? else { return Ok(None) };
         file.seek(SeekFrom::Start(offset))?;
         let mut bytes = Vec::new();
         file.take(bytes_max as u64).read_to_end(&mut bytes)?;

@@ -10,5 +10,6 @@ pub(crate) mod s3_download;
 pub(crate) mod s3_multipart;
 pub(crate) mod s3_upload_source;
 pub(crate) mod staged_files;
+pub(crate) mod unnoted_read;
 #[cfg(feature = "lamp")]
 pub mod upload_resume;

@@ -12,6 +12,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use super::unnoted_read::open_unnoted;
 use crate::adapters::workstation::hashed_file::{Unreadable, open_source};
 use crate::ports::{StageFile, StagedFile};
 
@@ -62,7 +63,7 @@ fn stage_in(files: &[StageFile], folder: &Path) -> io::Result<Vec<StagedFile>> {
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<u64> {
-    io::copy(&mut File::open(from)?, &mut created(to)?)
+    io::copy(&mut open_unnoted(from, 0)?, &mut created(to)?)
 }
 
 fn clone(from: &Path, to: &Path) -> io::Result<()> {

@@ -1,12 +1,12 @@
 //! Files and their SHA-256, in one pass and in bounded memory.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
+use crate::adapters::store::unnoted_read::open_unnoted;
 use crate::adapters::workload::foreign_links::refuse_foreign_links;
 
 /// Buffer for large files. Smaller costs system calls, larger only memory.
@@ -41,8 +41,7 @@ pub(crate) fn open_source(path: &Path) -> io::Result<File> {
         _ => error,
     };
     refuse_foreign_links(path).map_err(denied)?;
-    let file =
-        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(denied)?;
+    let file = open_unnoted(path, libc::O_NONBLOCK).map_err(denied)?;
     if file.metadata()?.is_file() {
         return Ok(file);
     }

@@ -136,8 +136,8 @@ impl RehearsedJob<'_> {
         Ok(())
     }
 
-    /// Counts the restored files that the script has read. The agent reads none of them before the
-    /// script's first own save.
+    /// Counts the restored files that the script has read. The agent's own reads do not move the
+    /// access times, if the files are its own (`open_unnoted`).
     async fn look_at_files(
         &self,
         attempt: AttemptNo,
@@ -163,19 +163,26 @@ impl RehearsedJob<'_> {
         let before = found.get_or_insert_with(|| {
             files.iter().map(|file| (file.path.clone(), file.clone())).collect()
         });
-        // After the script rewrites a file, the agent reads it to store it: only earlier reads
-        // count.
-        let is_its =
-            |file: &&FileRead| file.written_at < started || file.read_at <= file.written_at;
-        let is_same = |file: &&FileRead| {
-            before.get(&file.path).is_some_and(|known| known.inode == file.inode)
-        };
-        let is_read = |file: &&FileRead| file.read_at >= started && is_its(file) && is_same(file);
-        let read = files.iter().filter(is_read).count();
+        let known = evidence.again.read.map_or(0, |(read, _)| read);
+        let read = files_read(&files, before, started).map(|read| read.max(known));
         evidence.again.read =
-            Some((evidence.again.read.map_or(read, |(known, _)| known.max(read)), before.len()));
+            read.or((known > 0).then_some(known)).map(|read| (read, before.len()));
         Ok(())
     }
+}
+
+/// How many of the files as they were found have been read since `started`. `None`: nobody can say.
+///
+/// A file that was read after it was written anew may have been read before too: its access time
+/// then says nothing of the first read.
+fn files_read(files: &[FileRead], found: &FoundFiles, started: Timestamp) -> Option<usize> {
+    let is_same =
+        |file: &&FileRead| found.get(&file.path).is_some_and(|known| known.inode == file.inode);
+    let read: Vec<_> =
+        files.iter().filter(is_same).filter(|file| file.read_at >= started).collect();
+    let is_told = |file: &&&FileRead| file.written_at < started || file.read_at <= file.written_at;
+    let told = read.iter().filter(is_told).count();
+    (told > 0 || read.is_empty()).then_some(told)
 }
 
 /// When the script started last, and how it ended. The setup ran before the phase `running`.
@@ -338,6 +345,26 @@ mod tests {
         assert_eq!(script(&events), Some((at(3), None)));
         events.extend([event(5, over(2)), event(6, begun(3))]);
         assert_eq!(script(&events), Some((at(6), None)), "it was started again");
+    }
+
+    /// A file was read at its start, written anew and read for its upload between two looks.
+    #[test]
+    fn a_read_that_a_later_one_hides_is_unknown() {
+        let at = |secs: i64| Timestamp::from_second(1_700_000_000 + secs).unwrap();
+        let file = |inode, read, written| FileRead {
+            path: "state.txt".into(),
+            inode,
+            read_at: at(read),
+            written_at: at(written),
+        };
+        let found = FoundFiles::from([("state.txt".to_owned(), file(7, 1, 1))]);
+        let read = |file: FileRead| files_read(&[file], &found, at(10));
+        assert_eq!(read(file(7, 1, 1)), Some(0), "it is as it was found");
+        assert_eq!(read(file(7, 11, 1)), Some(1), "it was read");
+        assert_eq!(read(file(7, 11, 12)), Some(1), "it was read and then written");
+        assert_eq!(read(file(7, 1, 12)), Some(0), "it was written and not read");
+        assert_eq!(read(file(7, 13, 12)), None, "the last read hides an earlier one");
+        assert_eq!(read(file(8, 13, 12)), Some(0), "another file has its name");
     }
 
     #[test]
