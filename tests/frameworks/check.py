@@ -312,10 +312,10 @@ def play(lamp, framework, keep):
 
 
 def table(rows):
-    lines = []
+    lines = ["|Framework|Version|init|run|notice|no notice|rehearse|", "|---|---|---|---|---|---|---|"]
     for row in rows:
-        failed = ["no notice" if name == "cut" else name for name in CASES if not row[name].startswith("ok")]
-        lines.append(f"- {row['framework']} ({row['version']}): {'not ' + ', '.join(failed) if failed else 'all'}")
+        cells = ["ok" if row[name].startswith("ok") else "**no**" for name in CASES]
+        lines.append("|" + "|".join([row["framework"], row["version"], *cells]) + "|")
     return "\n".join(lines)
 
 
