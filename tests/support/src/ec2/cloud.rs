@@ -22,6 +22,10 @@ use super::xml::Node;
 
 pub(super) const NAMESPACE: &str = "http://ec2.amazonaws.com/doc/2016-11-15/";
 
+/// How often moto is asked again, and the pause before the first time.
+const MOTO_AGAIN: u32 = 5;
+const MOTO_PAUSE: Duration = Duration::from_millis(100);
+
 pub(super) struct Cloud {
     pub moto: String,
     pub account: String,
@@ -125,8 +129,15 @@ impl Cloud {
     /// more.
     pub fn moto(&self, request: &Request) -> Answer {
         let ask = || request.ask(&self.moto, &self.account);
-        let answer =
-            ask().or_else(|error| if request.may_be_asked_again() { ask() } else { Err(error) });
+        let mut answer = ask();
+        // On a busy machine moto closes some connections of a burst without an answer.
+        for again in 1..=MOTO_AGAIN {
+            if answer.is_ok() || !request.may_be_asked_again() {
+                break;
+            }
+            std::thread::sleep(MOTO_PAUSE * again);
+            answer = ask();
+        }
         answer
             .unwrap_or_else(|error| Answer::new(NO_ANSWER, "text/plain", format!("moto: {error}")))
     }
