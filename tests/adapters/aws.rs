@@ -126,6 +126,7 @@ pub fn plan(token: &str, market: Market) -> Plan {
         launch_by: None,
         starts: None,
         gang: None,
+        followers: 0,
         tags: tags.to_map(),
     }
 }

@@ -131,6 +131,7 @@ async fn plan(token: &str, kill_at: Option<Timestamp>, cloud: &LocalCloud) -> Pl
         launch_by: None,
         starts: None,
         gang: None,
+        followers: 0,
         tags: tags.to_map(),
     }
 }

@@ -136,16 +136,11 @@ fn rehearsal_takes_a_rank_away_and_proves_that_the_gang_goes_on() {
 }
 
 #[test]
-fn what_is_not_built_is_refused_in_words() {
+fn wrong_number_of_machines_is_refused_in_words() {
     let cases = [
         ("nodes = \"4..2\"", "", "is not a number of machines"),
         ("nodes = 2", "[gang.worker]\ncount = 2", "is given beside the roles"),
         ("nodes = 99", "[gang]\nengine = \"env\"", "is more than 64"),
-        (
-            "nodes = 2",
-            "[machine]\ncloud = \"aws\"\nmarket = \"spot\"",
-            "can only be `on-demand` for several machines",
-        ),
     ];
     for (more, gang, said) in cases {
         let place = place(1, gang, more);

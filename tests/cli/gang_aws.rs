@@ -97,6 +97,68 @@ fn ranks_of_one_launch_work_together_and_each_has_its_bill() {
     }
 }
 
+/// EC2 gives the machines of one spot call no order, so each rank has a call of its own.
+#[test]
+fn spot_machines_of_a_gang_are_bought_one_by_one_in_one_zone() {
+    let Some(account) = account() else { return };
+    account.place.0.write("gang.toml", job("nodes = 2", "market = 'spot'"));
+    let run = account
+        .command(&["run", "--unproven", "gang.toml"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("lamp was built for this test");
+    let machines = account.machines(2);
+    let zone = |seen: &Seen| seen.item.at("placement/availabilityZone").to_owned();
+    assert_eq!(zone(&machines[0]), zone(&machines[1]));
+    for seen in &machines {
+        assert_eq!(seen.item.at("instanceLifecycle"), "spot");
+        assert_eq!(seen.item.at("amiLaunchIndex"), "0");
+    }
+    assert_eq!(launches(&account), 2);
+    let agents: Vec<Child> = machines.iter().map(|seen| boot(&account, seen)).collect();
+    for (mut agent, seen) in agents.into_iter().zip(&machines) {
+        assert!(agent.wait().expect("it ends").success());
+        account.ec2.powered_off(&seen.id);
+    }
+    let (code, out, err) = end(run);
+    assert_eq!(code, 0, "{}\n{err}", String::from_utf8_lossy(&out));
+    assert_eq!(account.ec2.instances().len(), 2, "no machine beside them");
+    for rank in ranks(&account).expect("a gang") {
+        let receipt = account.json(&["receipt", rank["job"].as_str().expect("a name")]).1;
+        assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
+        assert_eq!(receipt["attempts"][0]["market"], "spot", "{receipt:#}");
+    }
+}
+
+/// The other ranks are bought in the zone of rank 0 alone.
+#[test]
+fn spot_gang_without_room_for_all_ends_within_join() {
+    let Some(account) = account() else { return };
+    let short = job("nodes = 2", "market = 'spot'")
+        .replace("engine = 'env'", "engine = 'env'\njoin = '10s'");
+    account.place.0.write("gang.toml", short);
+    let rank_1 = Fault::code("RunInstances", "InsufficientInstanceCapacity")
+        .saying("We currently do not have sufficient capacity")
+        .when("TagSpecification.1.Tag.1.Value", "lamp g-r1-*")
+        .always();
+    account.ec2.fault(rank_1);
+    let run = account
+        .command(&["run", "--unproven", "gang.toml"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("lamp was built for this test");
+    let first = account.machines(1).remove(0);
+    let mut agent = boot(&account, &first);
+    assert!(agent.wait().expect("it ends").success());
+    account.ec2.powered_off(&first.id);
+    let (code, out, err) = end(run);
+    assert_ne!(code, 0, "{}\n{err}", String::from_utf8_lossy(&out));
+    assert!(err.contains("over: rank 1"), "{err}");
+    assert_eq!(account.ec2.instances().len(), 1, "nothing is bought in another zone");
+}
+
 /// A rank that does not come ends the gang within `join`. No machine waits for its time to boot.
 #[test]
 fn a_rank_that_never_joins_ends_the_machines_of_all() {
@@ -165,9 +227,10 @@ fn a_plan_counts_the_price_of_all_machines() {
     assert!(out.contains("one call launches all 2 machines in one zone, or none of them"), "{out}");
     assert!(out.contains("all cost at most 2 x $"), "{out}");
     account.place.0.write("spot.toml", job("nodes = 2", "market = 'spot'"));
-    let (code, _, err) = account.lamp(&["plan", "spot.toml"]);
-    assert_ne!(code, 0, "{err}");
-    assert!(err.contains("can only be `on-demand` for several machines"), "{err}");
+    let (code, out, err) = account.lamp(&["plan", "spot.toml"]);
+    assert_eq!(code, 0, "{out}\n{err}");
+    assert!(out.contains("1 more machines are bought one by one in its zone"), "{out}");
+    assert!(out.contains("all cost at most 2 x $"), "{out}");
     assert_eq!(launches(&account), 0);
 }
 

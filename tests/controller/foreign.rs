@@ -146,6 +146,7 @@ fn plan(number: usize, at: Region, created: Timestamp, kill_at: Option<Timestamp
         launch_by: None,
         starts: None,
         gang: None,
+        followers: 0,
         tags: tags.to_map(),
     }
 }

@@ -102,6 +102,7 @@ pub fn plan(cloud: market::CloudKind, number: u32, age_secs: u64) -> Plan {
         launch_by: None,
         starts: None,
         gang: None,
+        followers: 0,
         tags: Default::default(),
     }
 }

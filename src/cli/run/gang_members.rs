@@ -94,7 +94,8 @@ impl GangStart<'_> {
         if matches!(dir.spec().await, Ok(Some(_))) {
             return drive::hand_over(self.workstation, &member.job).map(drop);
         }
-        if rank_purchase(&member.spec, &[]) == RankPurchase::Joins {
+        let purchase = rank_purchase(&member.spec, &[]);
+        if matches!(purchase, RankPurchase::Joins | RankPurchase::Follows) {
             self.carry_code(context, member).await?;
             let made = self.controller.make(&dir, member).await;
             made.map_err(|error| packed_job::submit_fault(&error))?;

@@ -4,7 +4,8 @@
 //!   the plan of rank 0 ──> its machines by the token ──> the one of this rank ──> plan.json
 //! ```
 //! This rank buys nothing: without the machine there is no plan, and the job waits. So a lost reply
-//! or a refusal concerns the job of rank 0 alone. Not here: a later machine of a rank (`plan`).
+//! or a refusal concerns the job of rank 0 alone. A rank with a spot machine buys it itself, once
+//! rank 0 has one. Not here: a later machine of a rank (`plan`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use super::launcher::JobLauncher;
 use crate::controller::act_result::{ActEffect, ActError};
 use crate::controller::job_memory::JobMemory;
 use crate::controller::observe::Observed;
-use crate::instance::{RANKS_TAG, tags_of_rank};
+use crate::instance::{InstanceView, RANKS_TAG, tags_of_rank};
 use crate::job::{GangLaunch, GangMember, Plan, Reason, ResolvedSpec, Wish};
 use crate::jobdir::{GangDir, JobDir, JobDirError};
-use crate::market::CloudKind;
+use crate::market::{CloudKind, Zone};
 use crate::policy::Wishes;
 use crate::policy::gang::rank_launch::{RankPurchase, rank_purchase};
 use crate::ports::{Clock, CloudError, Created};
@@ -129,6 +130,35 @@ impl JobLauncher {
         info!(job = %dir.job(), attempt = plan.attempt.number(), instance, "rank 0 launched it");
         self.record_launch(dir, memory, plan, Some(instance)).await?;
         Ok(ActEffect::Changed)
+    }
+
+    /// The zone of the machine that rank 0 has. `None`: it has none yet, and this rank waits.
+    pub(super) async fn leader_zone(
+        &self,
+        dir: &JobDir,
+        member: &GangMember,
+        memory: &mut JobMemory,
+    ) -> Result<Option<Zone>, ActError> {
+        let leader = JobDir::new(Arc::clone(&self.store), member.leader().clone());
+        if let Some(number) = leader.attempts().await?.into_iter().next_back()
+            && let Some(plan) = leader.plan(number).await?
+            && leader.settled(number).await?.is_none()
+        {
+            let cloud = self.clouds.get(plan.offer.cloud)?;
+            let machines = cloud.describe(&self.clouds.owner, &plan.offer.region).await?;
+            let is_its = |machine: &&InstanceView| {
+                machine.tags.job == *leader.job()
+                    && machine.tags.attempt == number
+                    && machine.state.bills()
+            };
+            if machines.iter().any(|machine| is_its(&machine)) {
+                return Ok(Some(plan.offer.zone));
+            }
+        }
+        let text = format!("the machine of rank 0, {}, whose zone all ranks share", leader.job());
+        let reason = Reason::new(self.clock.now(), "gang", "wait", text);
+        self.wait_for(dir, memory, reason, None, LAUNCH_LOOK).await;
+        Ok(None)
     }
 
     /// `instance`: `None` if it is not known.

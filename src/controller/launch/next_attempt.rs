@@ -39,21 +39,30 @@ impl JobLauncher {
         if memory.is_held_back(self.clock.mono()) {
             return Ok(ActEffect::Waiting);
         }
+        let mut zone = None;
         if let Some(member) = spec.member().filter(|_| spec.spec.machine.cloud != CloudKind::Local)
         {
             if self.is_gang_over(member).await? {
                 return self.end_rank(dir, memory).await;
             }
-            if rank_purchase(&spec.spec, &history(&observed.attempts)) == RankPurchase::Joins {
-                return self.join_launch(dir, member, memory).await;
+            match rank_purchase(&spec.spec, &history(&observed.attempts)) {
+                RankPurchase::Joins => return self.join_launch(dir, member, memory).await,
+                RankPurchase::Follows => {
+                    let Some(found) = self.leader_zone(dir, member, memory).await? else {
+                        return Ok(ActEffect::Waiting);
+                    };
+                    zone = Some(found);
+                }
+                RankPurchase::Alone | RankPurchase::Leads(_) => {}
             }
         }
         self.clock.must_be_right().await?;
         let _one_at_a_time = self.one_at_a_time.lock().await;
         let mut made_anew = false;
         let (plan, turn) = loop {
-            let planned =
-                self.plan(dir, memory, spec, observed, (attempt, resume_from, reason)).await;
+            let planned = self
+                .plan(dir, memory, spec, observed, (attempt, resume_from, reason), zone.clone())
+                .await;
             let mut plan = match planned {
                 Err(ActError::NotNow(NotNow { reason, until })) => {
                     self.wait_for(dir, memory, reason, until, WAIT_LOOK).await;

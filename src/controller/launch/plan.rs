@@ -25,10 +25,10 @@ use crate::job::{
     ResolvedSpec,
 };
 use crate::jobdir::JobDir;
-use crate::market::{CloudKind, Market, Offer, PriceHistory, Quota, Span, Supply, uncounted};
+use crate::market::{CloudKind, Market, Offer, PriceHistory, Quota, Span, Supply, Zone, uncounted};
 use crate::policy::Wishes;
 use crate::policy::account::shutdown_proof;
-use crate::policy::gang::rank_launch::{RankPurchase, rank_purchase, zone_of_rank};
+use crate::policy::gang::rank_launch::{RankPurchase, followers, rank_purchase, zone_of_rank};
 use crate::policy::lifecycle::continuation::machine_to_start;
 use crate::policy::lifecycle::reconcile::history;
 use crate::policy::lifecycle::relaunch;
@@ -69,6 +69,8 @@ struct Sought<'a> {
     reason: &'a str,
     /// For a user to see, even if the launch waits.
     shown: bool,
+    /// The zone of rank 0, for the first machine of a rank that follows it.
+    zone: Option<Zone>,
 }
 
 impl JobLauncher {
@@ -84,6 +86,7 @@ impl JobLauncher {
             resume_from,
             reason: "the job was submitted",
             shown: true,
+            zone: None,
         };
         self.planned(spec, &nothing, &mut MarketMemory::default(), sought).await
     }
@@ -104,13 +107,14 @@ impl JobLauncher {
         spec: &ResolvedSpec,
         observed: &Observed,
         (attempt, resume_from, reason): (AttemptNo, Option<CheckpointNo>, &str),
+        zone: Option<Zone>,
     ) -> Result<Plan, ActError> {
         let planned = self
             .planned(
                 spec,
                 observed,
                 memory.market(),
-                Sought { attempt, resume_from, reason, shown: false },
+                Sought { attempt, resume_from, reason, shown: false, zone },
             )
             .await;
         let decided = match &planned {
@@ -136,7 +140,7 @@ impl JobLauncher {
         spec: &ResolvedSpec,
         observed: &Observed,
         market: &mut MarketMemory,
-        Sought { attempt, resume_from, reason, shown }: Sought<'_>,
+        Sought { attempt, resume_from, reason, shown, zone }: Sought<'_>,
     ) -> Result<Planned, ActError> {
         let cloud = self.clouds.get(spec.spec.machine.cloud)?;
         let mut supply = if spec.spec.machine.cloud == CloudKind::Local
@@ -157,7 +161,7 @@ impl JobLauncher {
         if let Some(kept) = kept {
             only(&mut supply, kept);
         }
-        if let Some(zone) = zone_of_rank(&spec.spec, &history) {
+        if let Some(zone) = zone.as_ref().or_else(|| zone_of_rank(&spec.spec, &history)) {
             supply.offers.retain(|offer| offer.zone == *zone);
         }
         let budget_left = relaunch::budget_left(&spec.spec, &history, &wishes);
@@ -215,12 +219,17 @@ impl JobLauncher {
         };
         let gang = match rank_purchase(&spec.spec, &history) {
             RankPurchase::Leads(launch) => Some(launch),
-            RankPurchase::Alone | RankPurchase::Joins => None,
+            RankPurchase::Alone | RankPurchase::Joins | RankPurchase::Follows => None,
         };
+        let followers = followers(&spec.spec, &history);
         let mut reasons = vec![reason.to_owned()];
         reasons.extend(gang.as_ref().map(|gang| {
             format!("one call launches all {} machines in one zone, or none of them", gang.ranks)
         }));
+        if followers > 0 {
+            let text = format!("{followers} more machines are bought one by one in its zone");
+            reasons.push(text);
+        }
         reasons.extend(placed.reasons);
         reasons.extend(decided.as_ref().map(|reason| reason.text.clone()));
         reasons.extend(uncounted(&placed.offer));
@@ -258,6 +267,7 @@ impl JobLauncher {
                 .map(|(continues, kept)| continues.starts(kept)),
             tags: machine_tags(&spec.spec.tags, &tags, gang.as_ref()),
             gang,
+            followers,
         };
         Ok(Planned {
             plan,

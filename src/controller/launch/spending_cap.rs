@@ -188,7 +188,7 @@ fn is_paid(plan: &Plan) -> bool {
     hourly(plan) > UsdPerHour::ZERO
 }
 
-/// The most that an hour of all machines of its launch costs.
+/// The most that an hour of all machines costs that begin with its launch.
 fn hourly(plan: &Plan) -> UsdPerHour {
-    plan.offer.hourly_at_most(plan.bid).times(f64::from(plan.machines()))
+    plan.offer.hourly_at_most(plan.bid).times(f64::from(plan.machines_to_come()))
 }

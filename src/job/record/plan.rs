@@ -68,6 +68,9 @@ pub struct Plan {
     /// One call launches the machines of all ranks; `None`: this machine alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gang: Option<GangLaunch>,
+    /// How many machines of other ranks are bought after this one, by calls of their own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub followers: u32,
     /// Tags of the machine: ours and the user's.
     pub tags: BTreeMap<String, String>,
 }
@@ -89,6 +92,11 @@ impl Plan {
         self.gang.as_ref().map_or(1, |gang| gang.ranks)
     }
 
+    /// How many machines begin with its launch: the caps must have room for all.
+    pub fn machines_to_come(&self) -> u32 {
+        self.machines().saturating_add(self.followers)
+    }
+
     /// The most that the attempt can cost on any machine that fits it; `None`: unlimited.
     pub fn most_whichever(&self) -> Option<Usd> {
         self.most_usd.map(|most| most.max(self.most_any_usd.unwrap_or(most)))
@@ -97,6 +105,11 @@ impl Plan {
 
 /// As `instance::TAG_PREFIX`, which is a layer above.
 const OWN_TAGS: &str = "lamplighter:";
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
 
 /// For plans of a version without this field.
 fn boot() -> Span {

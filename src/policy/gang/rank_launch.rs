@@ -1,9 +1,11 @@
 //! Which call launches the machine of a rank.
 //!
-//! On a cloud with zones, one call buys the first machines of all ranks: all of them or none. Rank
-//! 0 makes this call. Each later machine is bought by its rank alone, in the zone of the first.
+//! On a cloud with zones, one call buys the first on-demand machines of all ranks: all of them or
+//! none. Rank 0 makes this call. Spot machines are bought one by one, because EC2 gives the
+//! machines of one spot call no order: the others follow rank 0 into its zone. Each later machine
+//! is bought by its rank alone, in the zone of the first.
 
-use crate::job::{AttemptRecord, GangLaunch, Spec};
+use crate::job::{AttemptRecord, GangLaunch, GangMember, MarketChoice, Spec};
 use crate::market::{CloudKind, Zone};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,14 +16,13 @@ pub enum RankPurchase {
     Leads(GangLaunch),
     /// The call of rank 0 launches its machine.
     Joins,
+    /// A machine for this job alone, once rank 0 has one, in the same zone.
+    Follows,
 }
 
 /// The next launch of a job after `history`.
 pub fn rank_purchase(spec: &Spec, history: &[AttemptRecord]) -> RankPurchase {
-    let member = spec.gang.as_ref().and_then(|gang| gang.member.as_ref());
-    let Some(member) = member.filter(|member| member.is_sound()) else {
-        return RankPurchase::Alone;
-    };
+    let Some(member) = member_of(spec) else { return RankPurchase::Alone };
     // Also after a withdrawn machine: other ranks may have machines.
     if spec.machine.cloud == CloudKind::Local
         || history.iter().any(|record| record.settled.was_launched())
@@ -29,6 +30,8 @@ pub fn rank_purchase(spec: &Spec, history: &[AttemptRecord]) -> RankPurchase {
         return RankPurchase::Alone;
     }
     match member.rank {
+        0 if is_bought_apart(spec) => RankPurchase::Alone,
+        _ if is_bought_apart(spec) && history.is_empty() => RankPurchase::Follows,
         0 => RankPurchase::Leads(GangLaunch {
             leader: member.leader().clone(),
             rank: 0,
@@ -39,19 +42,45 @@ pub fn rank_purchase(spec: &Spec, history: &[AttemptRecord]) -> RankPurchase {
     }
 }
 
-/// How many machines the next launch buys. Quotas and caps must have room for all of them.
+fn is_bought_apart(spec: &Spec) -> bool {
+    spec.machine.market != MarketChoice::OnDemand
+}
+
+fn member_of(spec: &Spec) -> Option<&GangMember> {
+    spec.gang.as_ref()?.member.as_ref().filter(|member| member.is_sound())
+}
+
+/// How many machines are bought after the first one of rank 0, by calls of their own.
+pub fn followers(spec: &Spec, history: &[AttemptRecord]) -> u32 {
+    let is_first = |member: &&GangMember| {
+        member.rank == 0
+            && spec.machine.cloud != CloudKind::Local
+            && is_bought_apart(spec)
+            && !history.iter().any(|record| record.settled.was_launched())
+    };
+    let count = member_of(spec).filter(is_first).map_or(0, |member| member.seats.len() - 1);
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// How many machines the next launch needs, with those that follow it. Quotas and caps must have
+/// room for all of them.
 pub fn machines_of_launch(spec: &Spec, history: &[AttemptRecord]) -> u32 {
     match rank_purchase(spec, history) {
         RankPurchase::Leads(launch) => launch.ranks,
-        RankPurchase::Alone | RankPurchase::Joins => 1,
+        RankPurchase::Alone | RankPurchase::Joins | RankPurchase::Follows => {
+            followers(spec, history).saturating_add(1)
+        }
     }
 }
 
 /// The zone of a later machine of a rank; `None`: any. The ranks of two zones talk
 /// slowly, and EC2 bills their traffic.
+///
+/// The first spot machine of rank 0 may be bought anywhere: no other rank has one yet.
 pub fn zone_of_rank<'a>(spec: &Spec, history: &'a [AttemptRecord]) -> Option<&'a Zone> {
     spec.gang.as_ref().filter(|_| spec.machine.cloud != CloudKind::Local)?;
-    let is_alone = rank_purchase(spec, history) == RankPurchase::Alone;
+    let is_alone =
+        rank_purchase(spec, history) == RankPurchase::Alone && followers(spec, history) == 0;
     history.last().filter(|_| is_alone).map(|last| &last.plan.offer.zone)
 }
 
@@ -85,6 +114,21 @@ mod tests {
         assert_eq!(rank_purchase(&spec(CloudKind::Aws, 2), &[]), RankPurchase::Joins);
         assert_eq!(machines_of_launch(&spec(CloudKind::Aws, 0), &[]), 3);
         assert_eq!(machines_of_launch(&spec(CloudKind::Aws, 2), &[]), 1);
+    }
+
+    #[test]
+    fn spot_machines_of_a_gang_follow_rank_0_into_its_zone() {
+        let spot = |rank| {
+            let mut spec = spec(CloudKind::Aws, rank);
+            spec.machine.market = MarketChoice::Spot;
+            spec
+        };
+        assert_eq!(rank_purchase(&spot(0), &[]), RankPurchase::Alone);
+        assert_eq!(rank_purchase(&spot(1), &[]), RankPurchase::Follows);
+        assert_eq!((followers(&spot(0), &[]), machines_of_launch(&spot(0), &[])), (2, 3));
+        assert_eq!((followers(&spot(1), &[]), machines_of_launch(&spot(1), &[])), (0, 1));
+        assert_eq!(followers(&spec(CloudKind::Aws, 0), &[]), 0);
+        assert_eq!(zone_of_rank(&spot(0), &[]), None);
     }
 
     #[test]

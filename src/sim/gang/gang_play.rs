@@ -187,11 +187,12 @@ fn leader(dice: &Dice, habit: Habit, play: &WorldRun, now: jiff::Timestamp) -> R
     let max_runtime = if play.calm { whole } else { max_runtime };
     let done = dice.pick(&["all", "all", "rank0", "any"]);
     let signal = habit.saves_when_asked.then_some("SIGUSR1");
+    let market = if dice.percent(40) { "spot" } else { "on-demand" };
     serde_json::from_value(json!({
         "format": 1, "job": job, "created": now, "written_by": "test", "code": null, "origins": {},
         "spec": {
             "name": "digits", "command": {"args": ["python3", "train.py"]},
-            "machine": {"cloud": "aws", "gpus": "A10G:1", "market": "on-demand"},
+            "machine": {"cloud": "aws", "gpus": "A10G:1", "market": market},
             "limits": {"max_runtime": format!("{max_runtime}m")},
             "checkpoint": {"path": "ckpt", "interval": "2m", "signal": signal, "grace": "1m"},
             "gang": {

@@ -4,8 +4,8 @@
 
 use super::gang_role::GangRole;
 use super::gang_spec::{GangEngine, GangSpec, NODES_MAX};
-use crate::job::{Command, Finding, MarketChoice, Spec};
-use crate::market::{CloudKind, Span};
+use crate::job::{Command, Finding, Spec};
+use crate::market::Span;
 
 /// The shortest wait for a member. Below it, an agent that starts late is taken for missing.
 const JOIN_MIN: Span = Span::from_secs(10);
@@ -114,14 +114,6 @@ fn check_times(gang: &GangSpec, found: &mut Vec<Finding>) {
 
 /// Where gangs can run in this version.
 fn check_place(spec: &Spec, found: &mut Vec<Finding>) {
-    let machine = &spec.machine;
-    if machine.cloud == CloudKind::Aws && machine.market != MarketChoice::OnDemand {
-        found.push(
-            Finding::error("machine.market", "can only be `on-demand` for several machines").hint(
-                "`--on-demand` buys them: spot machines may have no order, and their order gives the ranks",
-            ),
-        );
-    }
     if spec.on.may_stop() {
         found.push(
             Finding::error(
