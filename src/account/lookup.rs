@@ -103,6 +103,8 @@ pub struct RegionFound {
     /// The user named subnets.
     pub by_subnets: bool,
     pub group: Found<GroupFound>,
+    /// The group for the machines of a gang.
+    pub gang_group: Found<GroupFound>,
     /// Groups with our name in networks of the region that are no longer used.
     pub elsewhere: Vec<GroupFound>,
     /// The network of the group that the user named by id, if it is another network.

@@ -255,7 +255,12 @@ mod tests {
             .collect();
         assert_eq!(
             of_ec2,
-            ["ec2:CreateSecurityGroup", "ec2:CreateTags", "ec2:DeleteSecurityGroup"]
+            [
+                "ec2:CreateSecurityGroup",
+                "ec2:CreateTags",
+                "ec2:AuthorizeSecurityGroupIngress",
+                "ec2:DeleteSecurityGroup",
+            ]
         );
     }
 

@@ -27,6 +27,8 @@ pub struct SetupNames {
     pub group: String,
     /// The user wants shells through Session Manager.
     pub session_manager: bool,
+    /// The user wants gangs, whose machines reach each other.
+    pub gangs: bool,
     /// The secrets that machines may read.
     pub secrets: Vec<SecretSource>,
 }
@@ -45,6 +47,9 @@ pub const BOX_POLICY: &str = "lamplighter-box";
 pub const BOX_SESSION_POLICY: &str = "lamplighter-session";
 
 pub const GROUP: &str = "lamplighter";
+
+/// The group through which each machine of a gang reaches the others.
+pub const GANG_GROUP: &str = "lamplighter-gang";
 
 impl SetupNames {
     pub fn home(&self) -> &str {
@@ -209,6 +214,15 @@ pub enum SetupStep {
         region: String,
         vpc: String,
     },
+    /// Creates it and opens it to itself.
+    CreateGangGroup {
+        region: String,
+        vpc: String,
+    },
+    OpenGangGroup {
+        region: String,
+        id: String,
+    },
     CreateSpotRole,
     CreateAlarmRole,
     /// Deletes only the job root, in all versions.
@@ -236,6 +250,8 @@ impl SetupStep {
             | SetupStep::CreateProfile
             | SetupStep::CreateGroup { .. } => "create",
             SetupStep::CreateSpotRole | SetupStep::CreateAlarmRole => "create",
+            SetupStep::CreateGangGroup { .. } => "create and open to itself",
+            SetupStep::OpenGangGroup { .. } => "open to itself",
             SetupStep::TagBucket => "tag as ours",
             SetupStep::VersionBucket => "keep versions",
             SetupStep::CloseBucket => "block public access",

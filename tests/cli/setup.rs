@@ -164,6 +164,24 @@ fn shells_are_let_in_when_asked_for() {
     assert!(removed.iter().any(|change| change == "DeleteRole"), "{removed:?}");
 }
 
+/// Only who asks for it gets a group that lets anything in.
+#[test]
+fn group_for_gangs_is_made_when_asked_for() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    user.changes();
+    let made = user.lamp(&["init", "aws", "--yes", "--gangs"]);
+    assert!(made.code == 0 && made.out.contains("create and open to itself"), "{made:?}");
+    assert_eq!(user.changes(), ["CreateSecurityGroup", "AuthorizeSecurityGroupIngress"]);
+    let again = user.lamp(&["init", "aws", "--yes", "--gangs"]);
+    assert!(again.code == 0 && again.out.contains("with a way in"), "{again:?}");
+    assert_eq!(user.changes(), Vec::<String>::new());
+    assert_eq!(user.lamp(&["uninit", "aws", "--yes"]).code, 0);
+    let removed = user.changes();
+    let groups = removed.iter().filter(|change| *change == "DeleteSecurityGroup");
+    assert_eq!(groups.count(), 2, "{removed:?}");
+}
+
 /// Nobody can look: nothing is made twice, nothing is taken for absent.
 #[test]
 fn what_cannot_be_seen_is_not_made() {

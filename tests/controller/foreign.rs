@@ -248,6 +248,7 @@ fn removes_nothing(dice: &mut Dice) {
         role: "lamplighter-box".into(),
         group: "lamplighter".into(),
         session_manager: false,
+        gangs: false,
         secrets: vec![],
     };
     let mut owner = || (dice.below(4) > 0).then(|| (*dice.pick(OTHERS)).to_owned());
@@ -262,6 +263,7 @@ fn removes_nothing(dice: &mut Dice) {
             vpc: Found::Nothing,
             by_subnets: false,
             group: Found::There(group),
+            gang_group: Found::Nothing,
             elsewhere,
             stands_in: None,
         }],

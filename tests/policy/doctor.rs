@@ -23,6 +23,7 @@ fn names() -> SetupNames {
         role: "lamplighter-box".into(),
         group: "lamplighter".into(),
         session_manager: false,
+        gangs: false,
         secrets: vec![],
     }
 }
@@ -266,6 +267,7 @@ fn a_machine_needs_a_network_and_nobody_a_way_in() {
         vpc,
         by_subnets: false,
         group,
+        gang_group: Found::Nothing,
         elsewhere: vec![],
         stands_in: None,
     };

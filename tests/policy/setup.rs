@@ -19,6 +19,7 @@ pub fn names() -> SetupNames {
         role: "lamplighter-box".into(),
         group: "lamplighter".into(),
         session_manager: false,
+        gangs: false,
         secrets: vec![],
     }
 }
@@ -29,6 +30,7 @@ fn region(group: Found<GroupFound>) -> RegionFound {
         vpc: Found::There("vpc-1".into()),
         by_subnets: false,
         group,
+        gang_group: Found::Nothing,
         elsewhere: vec![],
         stands_in: None,
     }
@@ -255,6 +257,29 @@ fn rules_and_missing_networks_are_told_and_not_mended() {
         lines[3].remark.is_some() && lines[4].remark.is_some() && steps(&lines).is_empty(),
         "{lines:?}"
     );
+}
+
+#[test]
+fn group_for_gangs_is_made_when_asked_for_and_taken_away() {
+    let asked = SetupNames { gangs: true, ..names() };
+    let mut found = ready("alice");
+    assert_eq!(steps(&plan_setup(&names(), &found, Rebind::Refused)), []);
+    let (at, vpc, id) = ("us-east-2".to_owned(), "vpc-1".to_owned(), "sg-7".to_owned());
+    let made = SetupStep::CreateGangGroup { region: at.clone(), vpc };
+    assert_eq!(steps(&plan_setup(&asked, &found, Rebind::Refused)), [made]);
+    let mut there = |owner: &str, rules_in| {
+        let owner = Some(owner.to_owned());
+        let group = GroupFound { id: id.clone(), owner, rules_in };
+        found.regions[0].gang_group = Found::There(group);
+        let planned = steps(&plan_setup(&asked, &found, Rebind::Refused));
+        let gone = steps(&plan_removal(&names(), &found, &InUse::default(), false));
+        let delete = SetupStep::DeleteGroup { region: at.clone(), id: id.clone() };
+        (planned, gone.contains(&delete))
+    };
+    let opened = SetupStep::OpenGangGroup { region: at.clone(), id: id.clone() };
+    assert_eq!(there("alice", 0), (vec![opened], true), "a call between the two was cut off");
+    assert_eq!(there("alice", 1), (vec![], true));
+    assert_eq!(there("bob", 0), (vec![], false), "it is not ours to change");
 }
 
 #[test]

@@ -84,6 +84,7 @@ mod asked {
                     role: box_role(self.said.instance_profile.as_deref()).to_owned(),
                     group: self.said.security_group.clone().unwrap_or_else(|| GROUP.to_owned()),
                     session_manager: false,
+                    gangs: false,
                     secrets: self.said.secrets(),
                 }
             };

@@ -43,6 +43,10 @@ pub struct Args {
     #[arg(long)]
     pub session_manager: bool,
 
+    /// A security group for jobs of several machines, which lets in its own machines alone
+    #[arg(long)]
+    pub gangs: bool,
+
     /// A sweeper in the cloud: every five minutes it ends machines of yours that no job needs, also
     /// while every workstation sleeps; five to twenty-five cents a month
     ///
@@ -96,7 +100,7 @@ fn refuse_elsewhere(regions: &[String]) -> Result<(), Fault> {
 /// Fails when AWS does not answer, another owner's resource is in the way, or the user declines.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let place = &args.place;
-    let setup = open(context, place, args.session_manager).await?;
+    let setup = open(context, place, args.session_manager, args.gangs).await?;
     refuse_elsewhere(&setup.names.regions)?;
     let found =
         with_progress(context, || "looking at what is there".to_owned(), setup.look()).await;

@@ -78,6 +78,7 @@ pub async fn open(
     context: &Context,
     place: &SetupArgs,
     session_manager: bool,
+    gangs: bool,
 ) -> Result<AwsSetup, Fault> {
     let (bucket, prefix) = bucket_of(&context.job_root)
         .map_or((None, String::new()), |(bucket, prefix)| (Some(bucket), prefix));
@@ -90,6 +91,7 @@ pub async fn open(
         prefix: place.prefix.as_deref().map_or(prefix, with_slash),
         regions: place.region.clone(),
         session_manager,
+        gangs,
         secrets: context.user.aws.secrets(),
         sweeper_binary: context.environment.sweeper_binary.clone(),
     };

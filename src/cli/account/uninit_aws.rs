@@ -62,7 +62,7 @@ pub struct AwsArgs {
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let UninitTarget::Aws(args) = &args.what;
     let place = &args.place;
-    let setup = open(context, place, false).await?;
+    let setup = open(context, place, false, false).await?;
     let looking = || "looking at what is there".to_owned();
     let found = with_progress(context, looking, setup.look()).await;
     if let Some(bucket) = found.bucket.there().filter(|bucket| bucket.region != setup.names.home())

@@ -155,6 +155,7 @@ mod asked {
             role: profile.to_owned(),
             group: said.security_group.clone().unwrap_or_else(|| GROUP.to_owned()),
             session_manager: false,
+            gangs: false,
             secrets: said.secrets(),
         };
         let mut found = ReadyFound {

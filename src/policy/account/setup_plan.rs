@@ -14,7 +14,8 @@ use crate::account::lookup::{
 };
 use crate::account::permissions::PolicyName;
 use crate::account::setup::{
-    BOX_POLICY, BOX_ROLE, BOX_SESSION_POLICY, GROUP, InUse, PLACES, SetupNames, SetupStep,
+    BOX_POLICY, BOX_ROLE, BOX_SESSION_POLICY, GANG_GROUP, GROUP, InUse, PLACES, SetupNames,
+    SetupStep,
 };
 use crate::job::JobId;
 
@@ -79,6 +80,9 @@ pub fn plan_setup(names: &SetupNames, found: &SetupFound, rebind: Rebind) -> Vec
         profile(names, &found.profile),
     ];
     lines.extend(found.regions.iter().map(|region| group(names, region)));
+    if names.gangs {
+        lines.extend(found.regions.iter().filter_map(|region| gang_group(names, region)));
+    }
     let shared = [
         ("spot", &found.spot_role, SetupStep::CreateSpotRole),
         ("CloudWatch alarms", &found.alarm_role, SetupStep::CreateAlarmRole),
@@ -354,6 +358,35 @@ fn group(names: &SetupNames, region: &RegionFound) -> SetupLine {
     }
 }
 
+/// `None`: no machine is bought in this region, as the line of the other group says.
+fn gang_group(names: &SetupNames, region: &RegionFound) -> Option<SetupLine> {
+    let (thing, place) = (gang_thing(region), region.region.clone());
+    let vpc = match &region.vpc {
+        Found::There(vpc) => vpc.clone(),
+        Found::Nothing | Found::Unknown(_) => return None,
+    };
+    Some(match &region.gang_group {
+        Found::Unknown(why) => SetupLine::unknown(thing, why),
+        Found::Nothing => {
+            let step = SetupStep::CreateGangGroup { region: place, vpc };
+            SetupLine::new(thing, "not there", vec![step])
+        }
+        Found::There(group) if group.rules_in > 0 => {
+            SetupLine::new(thing, format!("{}, with a way in", group.id), Vec::new())
+        }
+        Found::There(group) if group.owner.as_deref() == Some(&names.owner) => {
+            let step = SetupStep::OpenGangGroup { region: place, id: group.id.clone() };
+            SetupLine::new(thing, format!("{}, closed", group.id), vec![step])
+        }
+        Found::There(group) => SetupLine::new(thing, format!("{}, closed", group.id), Vec::new())
+            .remark("it is not ours to change: it must let in all traffic of its own machines"),
+    })
+}
+
+fn gang_thing(region: &RegionFound) -> String {
+    format!("security group {GANG_GROUP} in {}", region.place())
+}
+
 fn service_role(of: &str, found: &Found<()>, step: SetupStep) -> SetupLine {
     let thing = format!("service-linked role of {of}");
     match found {
@@ -378,6 +411,10 @@ pub fn plan_removal(
             vec![SetupStep::DeleteGroup { region: region.region.clone(), id: group.id.clone() }]
         };
         lines.push(removal(thing, &region.group, |group| ours(&group.owner), delete));
+        if matches!(region.gang_group, Found::There(_)) {
+            let (thing, found) = (gang_thing(region), &region.gang_group);
+            lines.push(removal(thing, found, |group| ours(&group.owner), delete));
+        }
         // Groups made before `aws.subnets` named another network.
         let of_before = region.elsewhere.iter().filter(|group| ours(&group.owner));
         lines.extend(of_before.map(|group| {

@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use aws_sdk_ec2::types::{InstanceStateName, ResourceType, SecurityGroup, Tag, TagSpecification};
+use aws_sdk_ec2::types::{
+    InstanceStateName, IpPermission, ResourceType, SecurityGroup, Tag, TagSpecification,
+    UserIdGroupPair,
+};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use futures::future::join_all;
 
 use super::setup_error::SetupError;
 use crate::account::lookup::{Found, GroupFound, RegionFound};
-use crate::account::setup::SetupNames;
+use crate::account::setup::{GANG_GROUP, SetupNames};
 use crate::adapters::aws::ec2::describe::{filter, tag_map};
 use crate::adapters::aws::ec2::{regions, subnets};
 use crate::adapters::aws::service_error::{found, is_gone, said};
@@ -29,14 +32,22 @@ pub(crate) async fn look(session: &Arc<AwsSession>, name: &str, region: &str) ->
     let ec2 = session.ec2(&region).await;
     // All groups of the name in any network: the networks are not known yet.
     let by = if name.starts_with("sg-") { "group-id" } else { "group-name" };
-    let groups = ec2.describe_security_groups().filters(filter(by, [name.to_owned()])).send();
+    let wanted = match by {
+        "group-id" => vec![name.to_owned()],
+        _ => vec![name.to_owned(), GANG_GROUP.to_owned()],
+    };
+    let groups = ec2.describe_security_groups().filters(filter(by, wanted)).send();
     let (vpcs, groups) = tokio::join!(vpcs(session, &region), groups);
-    let of = |vpc, group, elsewhere| {
+    let of = |vpc, group: Found<GroupFound>, elsewhere| {
         let by_subnets = !session.settings.subnets.is_empty();
         RegionFound {
             region: region.to_string(),
             vpc,
             by_subnets,
+            gang_group: match &group {
+                Found::Unknown(why) => Found::Unknown(why.clone()),
+                Found::Nothing | Found::There(_) => Found::Nothing,
+            },
             group,
             elsewhere,
             stands_in: None,
@@ -63,10 +74,11 @@ pub(crate) async fn look(session: &Arc<AwsSession>, name: &str, region: &str) ->
     if vpcs.is_empty() {
         return vec![of(Found::Nothing, Found::Nothing, elsewhere)];
     }
-    let here = |vpc: &String| {
+    let is_gangs = |group: &SecurityGroup| group.group_name() == Some(GANG_GROUP);
+    let here = |vpc: &String, for_gangs: bool| {
         groups
             .iter()
-            .find(|group| group.vpc_id() == Some(vpc))
+            .find(|group| group.vpc_id() == Some(vpc) && is_gangs(group) == for_gangs)
             .map_or(Found::Nothing, |group| Found::There(group_found(group)))
     };
     // An id is one group of one network.
@@ -77,8 +89,9 @@ pub(crate) async fn look(session: &Arc<AwsSession>, name: &str, region: &str) ->
             .find_map(|group| group.vpc_id().filter(|there| there != vpc))
     };
     let seen = |vpc| {
-        let found = of(named(vpc), here(vpc), std::mem::take(&mut elsewhere));
-        RegionFound { stands_in: stands_in(vpc).map(str::to_owned), ..found }
+        let found = of(named(vpc), here(vpc, false), std::mem::take(&mut elsewhere));
+        let stands_in = stands_in(vpc).map(str::to_owned);
+        RegionFound { stands_in, gang_group: here(vpc, true), ..found }
     };
     vpcs.iter().map(seen).collect()
 }
@@ -124,17 +137,62 @@ pub(crate) async fn create(
     region: &str,
     vpc: &str,
 ) -> Result<(), SetupError> {
+    make(session, names, region, vpc, (&names.group, "Machines of Lamplighter, without any way in"))
+        .await
+        .map(drop)
+}
+
+/// The group for gangs, opened to its own machines.
+pub(crate) async fn create_for_gangs(
+    session: &Arc<AwsSession>,
+    names: &SetupNames,
+    region: &str,
+    vpc: &str,
+) -> Result<(), SetupError> {
+    let text = "Gangs of Lamplighter, whose machines reach each other";
+    match make(session, names, region, vpc, (GANG_GROUP, text)).await? {
+        Some(id) => open_to_itself(session, region, &id).await,
+        // Another run has just made it, and opens it.
+        None => Ok(()),
+    }
+}
+
+/// Lets in all traffic of the machines of this group, and no other.
+pub(crate) async fn open_to_itself(
+    session: &Arc<AwsSession>,
+    region: &str,
+    id: &str,
+) -> Result<(), SetupError> {
+    let own = UserIdGroupPair::builder().group_id(id).build();
+    let all = IpPermission::builder().ip_protocol("-1").user_id_group_pairs(own).build();
+    let ec2 = session.ec2(&Region::new(region)).await;
+    let call = ec2.authorize_security_group_ingress().group_id(id).ip_permissions(all);
+    match call.send().await {
+        Err(error) if error.code() == Some("InvalidPermission.Duplicate") => Ok(()),
+        answer => answer.map(drop).map_err(|error| {
+            SetupError::new(format!("open the group {id} to itself"), said(&error))
+        }),
+    }
+}
+
+/// The id of the new group. `None`: one of this name is there.
+async fn make(
+    session: &Arc<AwsSession>,
+    names: &SetupNames,
+    region: &str,
+    vpc: &str,
+    (name, text): (&str, &str),
+) -> Result<Option<String>, SetupError> {
     let ec2 = session.ec2(&Region::new(region)).await;
     let tags = TagSpecification::builder()
         .resource_type(ResourceType::SecurityGroup)
         .tags(Tag::builder().key(OWNER_TAG).value(&names.owner).build())
         .build();
-    let call =
-        ec2.create_security_group().group_name(&names.group).vpc_id(vpc).tag_specifications(tags);
-    match call.description("Machines of Lamplighter, without any way in").send().await {
-        Err(error) if error.code() == Some("InvalidGroup.Duplicate") => Ok(()),
+    let call = ec2.create_security_group().group_name(name).vpc_id(vpc).tag_specifications(tags);
+    match call.description(text).send().await {
+        Err(error) if error.code() == Some("InvalidGroup.Duplicate") => Ok(None),
         answer => answer
-            .map(|_| ())
+            .map(|made| made.group_id().map(str::to_owned))
             .map_err(|error| SetupError::new("create the security group", said(&error))),
     }
 }

@@ -31,6 +31,8 @@ pub struct SetupWish {
     pub regions: Vec<String>,
     /// Shells on the machines through Session Manager.
     pub session_manager: bool,
+    /// A security group in which the machines of a gang reach each other.
+    pub gangs: bool,
     /// The secrets that machines may read.
     pub secrets: Vec<SecretSource>,
     /// The program of the sweeper in the cloud; `None`: this program.
@@ -81,6 +83,7 @@ impl AwsSetup {
             role: BOX_ROLE.to_owned(),
             group: GROUP.to_owned(),
             session_manager: wish.session_manager,
+            gangs: wish.gangs,
             secrets: wish.secrets,
         };
         Ok(AwsSetup {
@@ -174,6 +177,12 @@ impl AwsSetup {
             }
             SetupStep::CreateGroup { region, vpc } => {
                 group::create(&self.session, &self.names, region, vpc).await
+            }
+            SetupStep::CreateGangGroup { region, vpc } => {
+                group::create_for_gangs(&self.session, &self.names, region, vpc).await
+            }
+            SetupStep::OpenGangGroup { region, id } => {
+                group::open_to_itself(&self.session, region, id).await
             }
             SetupStep::DeleteGroup { region, id } => group::delete(&self.session, region, id).await,
             SetupStep::Sweeper(step) if step.takes_away() => self.sweeper().take_away(*step).await,

@@ -13,6 +13,7 @@ use super::errors::meaning;
 use super::image as ec2_image;
 use super::subnets;
 use crate::account::lookup::one_network;
+use crate::account::setup::GANG_GROUP;
 use crate::adapters::aws::session::AwsSession;
 use crate::adapters::aws::session_cache::{
     DiskKey, LaunchImage, LaunchSecurityGroup, LaunchSubnet, TRUSTED,
@@ -24,9 +25,6 @@ use crate::ports::CloudError;
 /// The instance profile that `lamp init aws` creates.
 const PROFILE: &str = "lamplighter-box";
 const GROUP: &str = "lamplighter";
-
-/// The group through which each machine of a gang reaches the others.
-const GANG_GROUP: &str = "lamplighter-gang";
 
 /// # Errors
 /// If EC2 does not answer, or a resource is missing or unsuitable.
@@ -234,15 +232,14 @@ async fn gang_group(
     let wrong = |what: String| Err(CloudError::Invalid { what });
     let Some(group) = told.security_groups().first() else {
         return wrong(format!(
-            "the ranks of a gang talk to each other, and there is no security group `{GANG_GROUP}` in {network}; \
-             `aws ec2 create-security-group --region {region} --vpc-id {network} --group-name {GANG_GROUP} --description gangs` makes one, \
-             and `aws ec2 authorize-security-group-ingress --region {region} --group-id ID --protocol -1 --source-group ID` opens it to itself"
+            "the ranks of a gang talk to each other, and there is no security group `{GANG_GROUP}` in {network} of {region}; \
+             `lamp init aws --gangs` makes it"
         ));
     };
     let id = group.group_id().unwrap_or_default();
     match group.ip_permissions() {
         [] => wrong(format!(
-            "the security group `{GANG_GROUP}` ({id}) does not let in its own machines; \
+            "the security group `{GANG_GROUP}` ({id}) does not let in its own machines; `lamp init aws --gangs`, or \
              `aws ec2 authorize-security-group-ingress --region {region} --group-id {id} --protocol -1 --source-group {id}` does that"
         )),
         rules if rules.iter().all(|rule| lets_in_only(rule, id)) => Ok(id.to_owned()),
