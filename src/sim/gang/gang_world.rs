@@ -235,6 +235,13 @@ impl GangWorld {
         self.state().offline.get(&rank).is_some_and(|until| now < *until)
     }
 
+    /// Whether a decision at this moment was made without the store, or just after. The agent reads
+    /// what the others do once a minute at the latest.
+    pub fn was_offline(&self, rank: u32, told: Duration) -> bool {
+        const READ_AGAIN: Duration = Duration::from_secs(60);
+        self.is_offline(rank, told.saturating_sub(READ_AGAIN))
+    }
+
     pub(super) fn fail_boots(&self, rank: u32, times: u32) {
         self.state().boots_failing.insert(rank, times);
     }

@@ -9,7 +9,7 @@ use super::laws::BOUND_MINUTES;
 use super::observer::Judge;
 use crate::job::Formation;
 use crate::jobdir::layout;
-use crate::sim::world::world::{Deed, World};
+use crate::sim::world::world::{Deed, World, which};
 
 /// A launch that was on its way when the gang ended.
 const END_SEEN: Duration = Duration::from_secs(120);
@@ -39,6 +39,18 @@ pub(crate) fn one_world_an_epoch(_: &Judge, world: &World, deed: &Deed<'_>) -> R
 pub(crate) fn longest_wait(world: &World) -> Option<Duration> {
     let spec = world.gang().and(world.spec.spec.gang.as_ref())?;
     Some(spec.join.duration().max(spec.hold.duration()) + Duration::from_secs(120))
+}
+
+/// How long the rank of an outcome must have done nothing before its agent called it idle. A rank
+/// that has lost the store cannot see the others work, and ends as a machine alone does.
+pub(crate) fn quiet_before_idle(world: &World, job: &str, told: Duration) -> Duration {
+    let (Some(gang), Some(waits)) = (world.gang(), longest_wait(world)) else {
+        return Duration::ZERO;
+    };
+    let (rank, _) = which(job, 0);
+    let window = world.spec.spec.watch.idle.window.map(|window| window.duration());
+    let alone = window.filter(|_| gang.was_offline(rank, told));
+    alone.unwrap_or(waits).min(waits)
 }
 
 /// A machine that does no work ends within the bound of one machine, after the wait that its job

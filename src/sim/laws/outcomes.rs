@@ -96,7 +96,7 @@ pub(crate) fn an_outcome_is_true(
             .zip(world.spec.spec.watch.stall.window)
             .is_none_or(|(stood, window)| stood >= window.duration()),
         EndedBecause::Idle => truth.is_none_or(|truth| {
-            let waits = gang_laws::longest_wait(world).unwrap_or_default();
+            let waits = gang_laws::quiet_before_idle(world, outcome.job.as_str(), told);
             truth.quiet_since.is_some_and(|quiet| told.saturating_sub(quiet) >= waits)
         }),
         EndedBecause::Interrupted => noticed(),
