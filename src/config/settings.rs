@@ -103,6 +103,7 @@ impl<'a> Layers<'a> {
     /// here; `job::spec::check` says so.
     pub fn spec(&mut self, name: String) -> (Spec, Vec<Finding>) {
         let mut found = Vec::new();
+        let machine = self.machine();
         let spec = Spec {
             name,
             command: self
@@ -113,14 +114,14 @@ impl<'a> Layers<'a> {
             secrets: self.secrets(),
             tags: self.merged("tags", |file| file.tags.as_ref()),
             outputs: self.pick("outputs", |file| file.outputs.clone()).unwrap_or_default(),
-            machine: self.machine(),
             watch: self.watch(),
             limits: self.limits(),
             checkpoint: self.checkpoint(&mut found),
             on: self.on(&mut found),
             retries: self.retries(),
             interruptions: self.interruptions(),
-            gang: self.gang(&mut found),
+            gang: self.gang(&machine, &mut found),
+            machine,
         };
         (spec, found)
     }
@@ -318,10 +319,10 @@ impl<'a> Layers<'a> {
 }
 
 impl Layers<'_> {
-    fn gang(&mut self, found: &mut Vec<Finding>) -> Option<Box<GangSpec>> {
+    fn gang(&mut self, machine: &MachineSpec, found: &mut Vec<Finding>) -> Option<Box<GangSpec>> {
         let nodes = self.pick("nodes", |file| file.nodes.clone()).map(|word| word.0);
         let tables = self.layers.iter().filter_map(|(_, layer)| layer.gang.as_ref()).collect();
-        gang_of(&GangWords { nodes, tables }, found).map(Box::new)
+        gang_of(&GangWords { nodes, tables, machine }, found).map(Box::new)
     }
 }
 

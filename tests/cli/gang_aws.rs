@@ -131,6 +131,28 @@ fn spot_machines_of_a_gang_are_bought_one_by_one_in_one_zone() {
     }
 }
 
+/// A parameter server needs no machine of the workers.
+#[test]
+fn roles_of_a_gang_have_machines_of_their_own() {
+    let Some(account) = account() else { return };
+    account.ec2.on_demand("m5.xlarge", 0.192);
+    let roles = "[gang.chief]\n[gang.ps]\ninstance_types = ['m5.xlarge']\n[limits]";
+    account.place.0.write("gang.toml", job("", "").replace("[limits]", roles));
+    let (code, out, err) = account.lamp(&["plan", "gang.toml"]);
+    assert_eq!(code, 0, "{out}\n{err}");
+    assert!(out.contains("all cost at most 1 x $") && out.contains(" + 1 x $"), "{out}");
+    let (code, out, err) = account.lamp(&["run", "--detach", "--unproven", "gang.toml"]);
+    assert_eq!(code, 0, "{out}\n{err}");
+    let machines = account.machines(2);
+    let kind = |seen: &Seen| seen.item.at("instanceType").to_owned();
+    let kinds: Vec<String> = machines.iter().map(kind).collect();
+    assert_eq!(kinds, ["m5.large", "m5.xlarge"], "rank 0 is first");
+    let zone = |seen: &Seen| seen.item.at("placement/availabilityZone").to_owned();
+    assert_eq!(zone(&machines[0]), zone(&machines[1]));
+    let (code, out, err) = account.lamp(&["cancel", "--yes", "g"]);
+    assert_eq!(code, 0, "{out}\n{err}");
+}
+
 /// The other ranks are bought in the zone of rank 0 alone.
 #[test]
 fn spot_gang_without_room_for_all_ends_within_join() {
@@ -229,7 +251,10 @@ fn a_plan_counts_the_price_of_all_machines() {
     account.place.0.write("spot.toml", job("nodes = 2", "market = 'spot'"));
     let (code, out, err) = account.lamp(&["plan", "spot.toml"]);
     assert_eq!(code, 0, "{out}\n{err}");
-    assert!(out.contains("1 more machines are bought one by one in its zone"), "{out}");
+    assert!(
+        out.contains("the machines of the other ranks are bought one by one in its zone"),
+        "{out}"
+    );
     assert!(out.contains("all cost at most 2 x $"), "{out}");
     assert_eq!(launches(&account), 0);
 }

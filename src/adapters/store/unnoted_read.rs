@@ -9,7 +9,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Opens for reading, with more flags of `open(2)`. A file of somebody else is opened as usual.
+/// Opens for reading, with more flags of `open(2)`. Without that right, the read moves the time as
+/// usual.
 ///
 /// # Errors
 /// As `open(2)`.

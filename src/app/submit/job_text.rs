@@ -12,6 +12,7 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use toml_edit::{Array, DocumentMut, Item, Table, value};
 
+use super::scale_tier::MachineNeed;
 use super::training_job::TrainingJob;
 use crate::job::{ClusterJob, JOB_DIR_URL, TfCluster, TuneSpec, shell_word};
 use crate::market::CloudKind;
@@ -73,7 +74,7 @@ pub fn job_file(job: &TrainingJob, packages: &[String], terms: LaunchTerms) -> S
         file["checkpoint"] = table([("path", JOB_DIR)].into_iter());
     }
     if job.is_gang() {
-        file["gang"] = Item::Table(gang(job));
+        file["gang"] = Item::Table(gang(job, terms.cloud));
     }
     if let Some(search) = &job.search {
         file["tune"] = tune(search);
@@ -168,12 +169,7 @@ fn machine(job: &TrainingJob, cloud: CloudKind) -> Table {
     if cloud == CloudKind::Local {
         return table;
     }
-    let need = job.need();
-    if let Some(gpus) = need.gpus_word() {
-        table["gpus"] = value(gpus);
-    } else {
-        table["instance_types"] = value(Array::from_iter(need.instance_types()));
-    }
+    add_need(&mut table, &job.need());
     if let Some(region) = &job.region {
         table["regions"] = value(Array::from_iter([region.clone()]));
     }
@@ -194,7 +190,19 @@ fn limits(job: &TrainingJob, now: Timestamp) -> Table {
     table
 }
 
-fn gang(job: &TrainingJob) -> Table {
+/// Asks AWS for a machine with at least this.
+fn add_need(table: &mut Table, need: &MachineNeed) {
+    if let Some(gpus) = need.gpus_word() {
+        table["gpus"] = value(gpus);
+    } else {
+        table["gpus"] = value("none");
+        table["instance_types"] = value(Array::from_iter(need.instance_types()));
+    }
+}
+
+fn gang(job: &TrainingJob, cloud: CloudKind) -> Table {
+    let first = job.need();
+    let differ = cloud != CloudKind::Local && job.roles.iter().any(|role| role.need != first);
     let mut gang = Table::new();
     gang["engine"] = value("tensorflow");
     // A parameter server never ends by itself: the service ends a job when its master has ended.
@@ -202,6 +210,9 @@ fn gang(job: &TrainingJob) -> Table {
     for role in &job.roles {
         let mut table = Table::new();
         table["count"] = value(i64::from(role.count));
+        if differ {
+            add_need(&mut table, &role.need);
+        }
         gang[role.name] = Item::Table(table);
     }
     gang
@@ -279,6 +290,25 @@ mod tests {
         assert_eq!(file["gang"]["ps"]["count"].as_integer(), Some(3));
         assert_eq!(file["gang"]["done"].as_str(), Some("rank0"), "servers wait for ever");
         assert!(file["env"].get("TF_CONFIG").is_none(), "the agents make it");
+    }
+
+    /// The second configuration of the tutorials.
+    #[test]
+    fn roles_have_the_machines_of_their_types() {
+        let lines = "  scaleTier: CUSTOM\n  masterType: complex_model_m_gpu\n  workerType: complex_model_m_gpu\n  parameterServerType: large_model\n  workerCount: 9\n  parameterServerCount: 3\n";
+        let job = job_of(lines);
+        let file: DocumentMut = text_of(&job, CloudKind::Aws).parse().unwrap();
+        assert_eq!(file["machine"]["gpus"].as_str(), Some("4 x 12GiB"));
+        let ps = &file["gang"]["ps"];
+        assert_eq!((ps["count"].as_integer(), ps["gpus"].as_str()), (Some(3), Some("none")));
+        assert_eq!(ps["instance_types"][0].as_str(), Some("r6i.2xlarge"));
+        let worker = &file["gang"]["worker"];
+        assert_eq!(
+            (worker["count"].as_integer(), worker["gpus"].as_str()),
+            (Some(9), Some("4 x 12GiB"))
+        );
+        let here: DocumentMut = text_of(&job, CloudKind::Local).parse().unwrap();
+        assert!(here["gang"]["ps"].get("instance_types").is_none());
     }
 
     #[test]

@@ -204,18 +204,6 @@ pub fn accelerator(kind: &str, count: u32) -> Result<GpuNeed, TierError> {
 }
 
 impl MachineNeed {
-    /// The larger of each.
-    #[must_use]
-    pub fn or_more(self, other: MachineNeed) -> MachineNeed {
-        let size =
-            |gpus: Option<GpuNeed>| gpus.map_or((0, 0), |gpus| (gpus.count, gpus.memory_gib));
-        MachineNeed {
-            cpus: self.cpus.max(other.cpus),
-            memory_gb: self.memory_gb.max(other.memory_gb),
-            gpus: if size(other.gpus) > size(self.gpus) { other.gpus } else { self.gpus },
-        }
-    }
-
     /// The hardware in words.
     pub fn words(&self) -> String {
         match self.gpus {
@@ -332,17 +320,5 @@ mod tests {
             let types = need.instance_types();
             assert_eq!(types.first().map(String::as_str).unwrap_or_default(), first, "{name}");
         }
-    }
-
-    #[test]
-    fn larger_need_has_the_larger_of_each() {
-        let servers = machine_type("large_model").unwrap();
-        let both = machine_type("standard_p100").unwrap().or_more(servers);
-        assert_eq!((both.cpus, both.gpus.map(|gpus| gpus.count)), (8, Some(1)));
-        let gpus = machine_type("n1-standard-8").unwrap().or_more(MachineNeed {
-            gpus: Some(accelerator("NVIDIA_TESLA_K80", 2).unwrap()),
-            ..servers
-        });
-        assert_eq!(gpus.gpus_word().as_deref(), Some("2 x 12GiB"));
     }
 }

@@ -53,10 +53,9 @@ impl TrainingJob {
         self.roles.iter().map(|role| role.count).sum()
     }
 
-    /// One kind of machine does for all roles.
+    /// The machine of the first role.
     pub fn need(&self) -> MachineNeed {
-        let first = self.roles[0].need;
-        self.roles.iter().fold(first, |need, role| need.or_more(role.need))
+        self.roles[0].need
     }
 }
 

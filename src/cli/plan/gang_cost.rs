@@ -1,31 +1,97 @@
-//! The highest cost of a gang: the highest cost of one machine, times their number.
+//! The highest cost of a gang: the highest cost of one machine, times their number, for each kind
+//! of machine.
 
-use crate::controller::Planned;
-use crate::job::Spec;
-use crate::market::Usd;
+use super::first_plan;
+use crate::cli::{Context, Fault};
+use crate::controller::{Controller, Planned};
+use crate::job::{GangRole, GangSpec, MachineSpec, ResolvedSpec, role_machine};
+use crate::market::{Usd, UsdPerHour};
+
+/// Machines of one kind.
+struct KindCost {
+    count: usize,
+    /// The most that one can cost; `None`: nothing bounds it.
+    most: Option<Usd>,
+    rate: UsdPerHour,
+}
+
+impl KindCost {
+    fn of(count: usize, planned: &Planned) -> Self {
+        let most = planned.most_job.usd.or(planned.plan.most_usd);
+        KindCost { count, most, rate: planned.plan.offer.hourly() }
+    }
+
+    fn sum(&self) -> Option<Usd> {
+        let most = self.most?;
+        Some((0..self.count).fold(Usd::ZERO, |sum, _| sum + most))
+    }
+}
 
 /// `None`: the job has one machine.
-pub fn line(spec: &Spec, planned: &Planned) -> Option<String> {
-    let gang = spec.gang.as_ref()?;
-    let count = gang.seats().len();
+///
+/// # Errors
+/// If nothing is sold for a role with another machine than rank 0.
+pub async fn line(
+    context: &Context,
+    controller: &Controller,
+    spec: &ResolvedSpec,
+    planned: &Planned,
+) -> Result<Option<String>, Fault> {
+    let Some(gang) = &spec.spec.gang else { return Ok(None) };
+    let mut kinds = vec![KindCost::of(gang.like_rank_0(), planned)];
+    for (role, machine, count) in other_machines(gang, &spec.spec.machine) {
+        let mut alone = spec.clone();
+        (alone.spec.machine, alone.spec.gang) = (machine, None);
+        let planned = first_plan::first(context, controller, &alone).await.map_err(|fault| {
+            fault.also(format!("it concerns the machines of [gang.{}]", role.word()))
+        })?;
+        kinds.push(KindCost::of(count, &planned));
+    }
+    Ok(Some(text(gang, &kinds)))
+}
+
+/// The machines that differ from the one of rank 0, each with a role that has it and the number.
+fn other_machines(gang: &GangSpec, job: &MachineSpec) -> Vec<(GangRole, MachineSpec, usize)> {
+    let seats = gang.seats();
+    let mut kinds: Vec<(GangRole, MachineSpec, usize)> = Vec::new();
+    for role in seats {
+        let machine = role_machine(gang, role, job);
+        match kinds.iter_mut().find(|(_, known, _)| *known == machine) {
+            Some((_, _, count)) => *count += 1,
+            None => kinds.push((role, machine, 1)),
+        }
+    }
+    kinds.into_iter().skip(1).collect()
+}
+
+fn text(gang: &GangSpec, kinds: &[KindCost]) -> String {
     let machines = format!("{} machines work as one job, each rank a job of its own", gang.nodes);
-    let most = match planned.most_job.usd.or(planned.plan.most_usd) {
-        Some(one) => {
-            let all = (0..count).fold(Usd::ZERO, |sum, _| sum + one).rounded_up();
-            format!("{machines}; all cost at most {count} x {} = {all}", one.rounded_up())
+    let sums: Option<Vec<Usd>> = kinds.iter().map(KindCost::sum).collect();
+    let most = match sums {
+        Some(sums) => {
+            let all = sums.into_iter().fold(Usd::ZERO, |sum, one| sum + one).rounded_up();
+            let each =
+                |kind: &KindCost| Some(format!("{} x {}", kind.count, kind.most?.rounded_up()));
+            let each: Vec<String> = kinds.iter().filter_map(each).collect();
+            format!("{machines}; all cost at most {} = {all}", each.join(" + "))
         }
         None => format!("{machines}; nothing bounds what they can cost"),
     };
-    let rate = planned.plan.offer.hourly();
-    let others = count.saturating_sub(1);
     let waits = [
-        ("the start waits for all", gang.join, count),
-        ("a lost machine holds the others", gang.hold, others),
-        ("finished ranks wait for the last", gang.tail, others),
+        ("the start waits for all", gang.join, 0),
+        ("a lost machine holds the others", gang.hold, 1),
+        ("finished ranks wait for the last", gang.tail, 1),
     ];
-    let waits = waits.map(|(what, time, machines)| {
-        let usd = (0..machines).fold(Usd::ZERO, |sum, _| sum + rate.cost_of(time.duration()));
+    let waits = waits.map(|(what, time, fewer)| {
+        let of = |kind: &KindCost, count: usize| {
+            let one = kind.rate.cost_of(time.duration());
+            (0..count).fold(Usd::ZERO, |sum, _| sum + one)
+        };
+        // The machine that is lost, or the last one, counts as one of the first kind.
+        let others = kinds.iter().skip(1).map(|kind| of(kind, kind.count));
+        let first = kinds.first().map_or(Usd::ZERO, |kind| of(kind, kind.count - fewer));
+        let usd = others.fold(first, |sum, one| sum + one);
         format!("{what} for at most {time} ({})", usd.rounded_up())
     });
-    Some(format!("{most}. Time without work: {}", waits.join("; ")))
+    format!("{most}. Time without work: {}", waits.join("; "))
 }

@@ -115,6 +115,7 @@ pub async fn show(
     } else {
         cadence.as_ref().map_or(ExitCode::SUCCESS, checkpoint_cadence::CadenceShown::code)
     };
+    let gang_cost = gang_cost::line(context, &controller, &spec, &planned).await?;
     if context.is_machine_output() {
         context.printer.json(&PlanDocument {
             source: source(plan),
@@ -165,7 +166,7 @@ pub async fn show(
         context.printer.prose(2, line);
     }
     let hours = HoursCost::of(&spec.spec, plan, hours);
-    gang_cost::line(&spec.spec, &planned)
+    gang_cost
         .into_iter()
         .chain(tuning.as_ref().map(TuningCost::for_plan))
         .chain(hours.map(|hours| hours.sentence(plan)))

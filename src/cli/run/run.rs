@@ -198,7 +198,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         None => text::before_a_run(&planned),
     };
     lines.into_iter().for_each(|line| context.printer.note(line));
-    gang_cost::line(&spec.spec, &planned).into_iter().for_each(|line| context.printer.note(line));
+    let gang_cost = gang_cost::line(context, &controller, spec, &planned).await?;
+    gang_cost.into_iter().for_each(|line| context.printer.note(line));
     context.printer.note(saved_files::line(&spec.spec));
     preflight::refuse(&findings)?;
     proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(context, &regions));

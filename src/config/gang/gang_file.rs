@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::config::values::{DoneWord, EngineWord, SavesWord, SpanWord};
+use crate::config::values::{DoneWord, EngineWord, Gpus, SavesWord, SpanWord};
 
 /// How several machines work as one job. `nodes` says how many; roles say it in its place.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -50,4 +50,10 @@ pub struct RoleFile {
     /// How many machines have this role.
     #[schemars(extend("default" = 1, "examples" = [2]))]
     pub count: Option<u32>,
+    /// The GPUs of its machines, if they differ from `machine.gpus`.
+    #[schemars(extend("examples" = ["A10G:1"]))]
+    pub gpus: Option<Gpus>,
+    /// The types of its machines, if they differ from `machine.instance_types`.
+    #[schemars(extend("examples" = [["r6i.2xlarge"]]))]
+    pub instance_types: Option<Vec<String>>,
 }

@@ -1,17 +1,19 @@
 //! The gang of a job from `nodes` and `[gang]` of all layers.
 
 use super::gang_file::{GangFile, RoleFile};
-use crate::job::{Finding, GangRole, GangSpec, NodeCount, RoleCount};
+use crate::job::{Finding, GangRole, GangSpec, MachineSpec, NodeCount, RoleCount, RoleMachine};
 
 /// The keys of all layers, the strongest first.
 pub struct GangWords<'a> {
     pub nodes: Option<NodeCount>,
     pub tables: Vec<&'a GangFile>,
+    /// The machine of roles without one of their own.
+    pub machine: &'a MachineSpec,
 }
 
 /// The gang, or `None` for one machine.
 pub fn gang_of(words: &GangWords<'_>, found: &mut Vec<Finding>) -> Option<GangSpec> {
-    let roles = roles_of(&words.tables);
+    let roles = roles_of(&words.tables, words.machine);
     if words.nodes.is_none() && words.tables.is_empty() {
         return None;
     }
@@ -56,12 +58,12 @@ fn first<'a, T>(
     tables.iter().find_map(|table| get(table))
 }
 
-fn roles_of(tables: &[&GangFile]) -> Vec<RoleCount> {
+fn roles_of(tables: &[&GangFile], machine: &MachineSpec) -> Vec<RoleCount> {
     let said = |role: GangRole, get: fn(&GangFile) -> Option<&RoleFile>| {
         let table = tables.iter().find_map(|table| get(table))?;
-        Some(RoleCount { role, count: table.count.unwrap_or(1) })
+        Some((role, table))
     };
-    [
+    let tables: Vec<(GangRole, &RoleFile)> = [
         said(GangRole::Chief, |gang| gang.chief.as_ref()),
         said(GangRole::Head, |gang| gang.head.as_ref()),
         said(GangRole::Worker, |gang| gang.worker.as_ref()),
@@ -70,5 +72,26 @@ fn roles_of(tables: &[&GangFile]) -> Vec<RoleCount> {
     ]
     .into_iter()
     .flatten()
-    .collect()
+    .collect();
+    let has_own = |table: &RoleFile| table.gpus.is_some() || table.instance_types.is_some();
+    let differ = tables.iter().any(|(_, table)| has_own(table));
+    let role = |(role, table): (GangRole, &RoleFile)| RoleCount {
+        role,
+        count: table.count.unwrap_or(1),
+        machine: differ.then(|| own_machine(table, machine)),
+    };
+    tables.into_iter().map(role).collect()
+}
+
+/// The types of `[machine]` may not have the GPUs of this role.
+fn own_machine(table: &RoleFile, machine: &MachineSpec) -> RoleMachine {
+    let has_gpus = table.gpus.is_some();
+    RoleMachine {
+        gpus: table.gpus.as_ref().map_or_else(|| machine.gpus.clone(), |word| word.0.clone()),
+        instance_types: match &table.instance_types {
+            Some(types) => types.clone(),
+            None if has_gpus => Vec::new(),
+            None => machine.instance_types.clone(),
+        },
+    }
 }

@@ -28,7 +28,9 @@ use crate::jobdir::JobDir;
 use crate::market::{CloudKind, Market, Offer, PriceHistory, Quota, Span, Supply, Zone, uncounted};
 use crate::policy::Wishes;
 use crate::policy::account::shutdown_proof;
-use crate::policy::gang::rank_launch::{RankPurchase, followers, rank_purchase, zone_of_rank};
+use crate::policy::gang::rank_launch::{
+    RankPurchase, followers, is_followed, rank_purchase, zone_of_rank,
+};
 use crate::policy::lifecycle::continuation::machine_to_start;
 use crate::policy::lifecycle::reconcile::history;
 use crate::policy::lifecycle::relaunch;
@@ -226,9 +228,9 @@ impl JobLauncher {
         reasons.extend(gang.as_ref().map(|gang| {
             format!("one call launches all {} machines in one zone, or none of them", gang.ranks)
         }));
-        if followers > 0 {
-            let text = format!("{followers} more machines are bought one by one in its zone");
-            reasons.push(text);
+        if is_followed(&spec.spec, &history) {
+            reasons
+                .push("the machines of the other ranks are bought one by one in its zone".into());
         }
         reasons.extend(placed.reasons);
         reasons.extend(decided.as_ref().map(|reason| reason.text.clone()));

@@ -1,9 +1,9 @@
 //! Which call launches the machine of a rank.
 //!
 //! On a cloud with zones, one call buys the first on-demand machines of all ranks: all of them or
-//! none. Rank 0 makes this call. Spot machines are bought one by one, because EC2 gives the
-//! machines of one spot call no order: the others follow rank 0 into its zone. Each later machine
-//! is bought by its rank alone, in the zone of the first.
+//! none. Rank 0 makes this call. Two kinds are bought one by one: spot machines, because EC2 gives
+//! the machines of one spot call no order, and the machines of roles that differ. The others follow
+//! rank 0 into its zone. Each later machine is bought by its rank alone, in the zone of the first.
 
 use crate::job::{AttemptRecord, GangLaunch, GangMember, MarketChoice, Spec};
 use crate::market::{CloudKind, Zone};
@@ -43,22 +43,26 @@ pub fn rank_purchase(spec: &Spec, history: &[AttemptRecord]) -> RankPurchase {
 }
 
 fn is_bought_apart(spec: &Spec) -> bool {
-    spec.machine.market != MarketChoice::OnDemand
+    let has_several = spec.gang.as_ref().is_some_and(|gang| gang.has_several_machines());
+    has_several || spec.machine.market != MarketChoice::OnDemand
 }
 
 fn member_of(spec: &Spec) -> Option<&GangMember> {
     spec.gang.as_ref()?.member.as_ref().filter(|member| member.is_sound())
 }
 
-/// How many machines are bought after the first one of rank 0, by calls of their own.
+/// Whether this is the first machine of rank 0, which the others follow one by one.
+pub fn is_followed(spec: &Spec, history: &[AttemptRecord]) -> bool {
+    member_of(spec).is_some_and(|member| member.rank == 0 && member.seats.len() > 1)
+        && spec.machine.cloud != CloudKind::Local
+        && is_bought_apart(spec)
+        && !history.iter().any(|record| record.settled.was_launched())
+}
+
+/// How many machines like the first one of rank 0 are bought after it, by calls of their own.
 pub fn followers(spec: &Spec, history: &[AttemptRecord]) -> u32 {
-    let is_first = |member: &&GangMember| {
-        member.rank == 0
-            && spec.machine.cloud != CloudKind::Local
-            && is_bought_apart(spec)
-            && !history.iter().any(|record| record.settled.was_launched())
-    };
-    let count = member_of(spec).filter(is_first).map_or(0, |member| member.seats.len() - 1);
+    let gang = spec.gang.as_ref().filter(|_| is_followed(spec, history));
+    let count = gang.map_or(0, |gang| gang.like_rank_0().saturating_sub(1));
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
@@ -80,14 +84,14 @@ pub fn machines_of_launch(spec: &Spec, history: &[AttemptRecord]) -> u32 {
 pub fn zone_of_rank<'a>(spec: &Spec, history: &'a [AttemptRecord]) -> Option<&'a Zone> {
     spec.gang.as_ref().filter(|_| spec.machine.cloud != CloudKind::Local)?;
     let is_alone =
-        rank_purchase(spec, history) == RankPurchase::Alone && followers(spec, history) == 0;
+        rank_purchase(spec, history) == RankPurchase::Alone && !is_followed(spec, history);
     history.last().filter(|_| is_alone).map(|last| &last.plan.offer.zone)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{GangMember, GangRole, GangSpec, seats_of};
+    use crate::job::{GangMember, GangRole, GangSpec, NodeCount, seats_of};
 
     fn spec(cloud: CloudKind, rank: u32) -> Spec {
         let seats = seats_of(&"digits-222222".parse().unwrap(), &[GangRole::Worker; 3]);
@@ -99,7 +103,8 @@ mod tests {
             retry_delay: crate::market::Span::ZERO,
             reads: None,
         };
-        let gang = GangSpec { member: Some(member), ..GangSpec::default() };
+        let nodes = NodeCount::exactly(3);
+        let gang = GangSpec { nodes, member: Some(member), ..GangSpec::default() };
         let mut spec = Spec { gang: Some(Box::new(gang)), ..Spec::bare() };
         spec.machine.cloud = cloud;
         spec

@@ -31,7 +31,7 @@ pub struct SetupWish {
     pub regions: Vec<String>,
     /// Shells on the machines through Session Manager.
     pub session_manager: bool,
-    /// A security group in which the machines of a gang reach each other.
+    /// The user runs gangs, which need a security group that lets their machines in.
     pub gangs: bool,
     /// The secrets that machines may read.
     pub secrets: Vec<SecretSource>,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::gang_member::GangMember;
 use super::gang_role::GangRole;
-use crate::market::Span;
+use crate::market::{GpuRequirement, Span};
 
 /// The largest gang. A rank is a machine with its own records, and each is planned by itself. A
 /// larger number is more likely a typing error.
@@ -78,10 +78,20 @@ pub enum GangSaves {
     Each,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleCount {
     pub role: GangRole,
     pub count: u32,
+    /// Its machines. `None` in all roles: as `[machine]` says. Else each role has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<RoleMachine>,
+}
+
+/// The GPUs and types of the machines of one role.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleMachine {
+    pub gpus: GpuRequirement,
+    pub instance_types: Vec<String>,
 }
 
 impl Default for GangSpec {
@@ -112,6 +122,23 @@ impl GangSpec {
         roles.sort_by_key(|role| role.role);
         let of = |role: &RoleCount| std::iter::repeat_n(role.role, role.count as usize);
         roles.iter().flat_map(of).collect()
+    }
+
+    /// The machine of a role, if it may differ from the one of the job.
+    pub fn own_machine(&self, role: GangRole) -> Option<&RoleMachine> {
+        self.roles.iter().find(|own| own.role == role)?.machine.as_ref()
+    }
+
+    /// Whether the machines of some roles differ.
+    pub fn has_several_machines(&self) -> bool {
+        self.like_rank_0() < self.seats().len()
+    }
+
+    /// How many ranks have the machine of rank 0, with itself.
+    pub fn like_rank_0(&self) -> usize {
+        let seats = self.seats();
+        let first = seats.first().and_then(|role| self.own_machine(*role));
+        seats.iter().filter(|role| self.own_machine(**role) == first).count()
     }
 }
 
@@ -191,11 +218,12 @@ mod tests {
     #[test]
     fn seats_follow_the_order_of_roles() {
         let roles = [(GangRole::Ps, 1), (GangRole::Worker, 2), (GangRole::Chief, 1)]
-            .map(|(role, count)| RoleCount { role, count });
+            .map(|(role, count)| RoleCount { role, count, machine: None });
         let gang = GangSpec { roles: roles.into(), ..GangSpec::default() };
         assert_eq!(
             gang.seats(),
             [GangRole::Chief, GangRole::Worker, GangRole::Worker, GangRole::Ps]
         );
+        assert!(!gang.has_several_machines());
     }
 }

@@ -4,7 +4,10 @@
 
 use jiff::SignedDuration;
 
-use crate::job::{GangMember, GangSaves, ResolvedSpec, member_name, seats_of};
+use crate::job::{
+    GangMember, GangRole, GangSaves, GangSpec, MachineSpec, ResolvedSpec, member_name, seats_of,
+};
+use crate::market::CloudKind;
 
 /// Gives the job of rank 0 its place. Repeated after a new job id.
 pub fn seat_leader(leader: &mut ResolvedSpec) {
@@ -22,10 +25,23 @@ pub fn seat_leader(leader: &mut ResolvedSpec) {
         retry_delay: retries.delay,
         reads: None,
     };
+    leader.spec.machine = role_machine(gang, seats[0].role, &leader.spec.machine);
     gang.member = Some(GangMember { seats, ..before.unwrap_or_else(fresh) });
     // The budget is of the whole gang, and each member is bounded by its part.
     if !is_seated && let Some(budget) = leader.spec.limits.budget {
         leader.spec.limits.budget = Some(budget.divided_by(nodes));
+    }
+}
+
+/// The machine of a role, from the one of the job. On this workstation all are the same.
+pub fn role_machine(gang: &GangSpec, role: GangRole, job: &MachineSpec) -> MachineSpec {
+    match gang.own_machine(role).filter(|_| job.cloud != CloudKind::Local) {
+        Some(own) => MachineSpec {
+            gpus: own.gpus.clone(),
+            instance_types: own.instance_types.clone(),
+            ..job.clone()
+        },
+        None => job.clone(),
     }
 }
 
@@ -53,7 +69,35 @@ fn member_spec(leader: &ResolvedSpec, member: &GangMember, rank: u32) -> Resolve
         .then(|| spec.spec.checkpoint.take().map(|checkpoint| checkpoint.path))
         .flatten();
     if let Some(gang) = &mut spec.spec.gang {
+        spec.spec.machine = role_machine(gang, seat.role, &spec.spec.machine);
         gang.member = Some(GangMember { rank, reads, ..member.clone() });
     }
     spec
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{RoleCount, RoleMachine};
+    use crate::market::GpuRequirement;
+
+    #[test]
+    fn role_has_its_own_machine_at_a_cloud() {
+        let machine = |kind: &str| {
+            let (gpus, instance_types) = (GpuRequirement::NONE, vec![kind.to_owned()]);
+            Some(RoleMachine { gpus, instance_types })
+        };
+        let role = |role, count, kind| RoleCount { role, count, machine: machine(kind) };
+        let roles = vec![
+            role(GangRole::Ps, 3, "r6i.large"),
+            role(GangRole::Worker, 2, "g5.xlarge"),
+            role(GangRole::Chief, 1, "g5.xlarge"),
+        ];
+        let gang = GangSpec { roles, ..GangSpec::default() };
+        assert_eq!((gang.has_several_machines(), gang.like_rank_0()), (true, 3));
+        let aws = MachineSpec { cloud: CloudKind::Aws, ..MachineSpec::default() };
+        assert_eq!(role_machine(&gang, GangRole::Ps, &aws).instance_types, ["r6i.large"]);
+        let here = MachineSpec { cloud: CloudKind::Local, ..aws };
+        assert_eq!(role_machine(&gang, GangRole::Ps, &here), here);
+    }
 }
