@@ -54,8 +54,10 @@ def main():
         sys.exit(f"more than {MANY} failed, so none is run again")
     for target, name in named:
         print(f"\nagain, alone: {name}", flush=True)
-        again = subprocess.run(["cargo", "test", "--locked", *target, "--", "--exact", name], check=False)
-        if again.returncode != 0:
+        command = ["cargo", "test", "--locked", *target, "--", "--exact", name]
+        again = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+        print(again.stdout, flush=True)
+        if again.returncode != 0 or "test result: ok. 1 passed;" not in again.stdout:
             sys.exit(f"{name} failed again")
         with open(skipped, "a", encoding="utf-8") as file:
             file.write(f"TO MEND TODAY: {name} failed beside other tests, and passed alone\n")

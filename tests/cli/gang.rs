@@ -140,6 +140,11 @@ fn wrong_number_of_machines_is_refused_in_words() {
     let cases = [
         ("nodes = \"4..2\"", "", "is not a number of machines"),
         ("nodes = 2", "[gang.worker]\ncount = 2", "is given beside the roles"),
+        (
+            "nodes = 2",
+            "[machine]\ncloud = \"aws\"\nmarket = \"auto\"",
+            "cannot be `auto` for several machines",
+        ),
         ("nodes = 99", "[gang]\nengine = \"env\"", "is more than 64"),
     ];
     for (more, gang, said) in cases {

@@ -38,10 +38,15 @@ pub async fn line(
     planned: &Planned,
 ) -> Result<Option<String>, Fault> {
     let Some(gang) = &spec.spec.gang else { return Ok(None) };
-    let mut kinds = vec![KindCost::of(gang.like_rank_0(), planned)];
-    for (role, machine, count) in other_machines(gang, &spec.spec.machine) {
+    let mut kinds = Vec::new();
+    for (role, machine, count) in machines(gang, &spec.spec.machine) {
+        if kinds.is_empty() {
+            kinds.push(KindCost::of(count, planned));
+            continue;
+        }
         let mut alone = spec.clone();
         (alone.spec.machine, alone.spec.gang) = (machine, None);
+        alone.spec.machine.regions = vec![planned.plan.offer.region.to_string()];
         let planned = first_plan::first(context, controller, &alone).await.map_err(|fault| {
             fault.also(format!("it concerns the machines of [gang.{}]", role.word()))
         })?;
@@ -50,8 +55,8 @@ pub async fn line(
     Ok(Some(text(gang, &kinds)))
 }
 
-/// The machines that differ from the one of rank 0, each with a role that has it and the number.
-fn other_machines(gang: &GangSpec, job: &MachineSpec) -> Vec<(GangRole, MachineSpec, usize)> {
+/// The kinds of machines, each with a role that has it and the number. Rank 0 has the first.
+fn machines(gang: &GangSpec, job: &MachineSpec) -> Vec<(GangRole, MachineSpec, usize)> {
     let seats = gang.seats();
     let mut kinds: Vec<(GangRole, MachineSpec, usize)> = Vec::new();
     for role in seats {
@@ -61,7 +66,7 @@ fn other_machines(gang: &GangSpec, job: &MachineSpec) -> Vec<(GangRole, MachineS
             None => kinds.push((role, machine, 1)),
         }
     }
-    kinds.into_iter().skip(1).collect()
+    kinds
 }
 
 fn text(gang: &GangSpec, kinds: &[KindCost]) -> String {

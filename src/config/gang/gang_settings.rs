@@ -2,6 +2,7 @@
 
 use super::gang_file::{GangFile, RoleFile};
 use crate::job::{Finding, GangRole, GangSpec, MachineSpec, NodeCount, RoleCount, RoleMachine};
+use crate::market::GpuRequirement;
 
 /// The keys of all layers, the strongest first.
 pub struct GangWords<'a> {
@@ -83,15 +84,16 @@ fn roles_of(tables: &[&GangFile], machine: &MachineSpec) -> Vec<RoleCount> {
     tables.into_iter().map(role).collect()
 }
 
-/// The types of `[machine]` may not have the GPUs of this role.
+/// Types alone are machines without a rule for their GPUs, as in `[machine]`. The types of
+/// `[machine]` may not have the GPUs of this role.
 fn own_machine(table: &RoleFile, machine: &MachineSpec) -> RoleMachine {
-    let has_gpus = table.gpus.is_some();
+    let has_own = table.gpus.is_some() || table.instance_types.is_some();
+    if !has_own {
+        let (gpus, instance_types) = (machine.gpus.clone(), machine.instance_types.clone());
+        return RoleMachine { gpus, instance_types };
+    }
     RoleMachine {
-        gpus: table.gpus.as_ref().map_or_else(|| machine.gpus.clone(), |word| word.0.clone()),
-        instance_types: match &table.instance_types {
-            Some(types) => types.clone(),
-            None if has_gpus => Vec::new(),
-            None => machine.instance_types.clone(),
-        },
+        gpus: table.gpus.as_ref().map_or(GpuRequirement::NONE, |word| word.0.clone()),
+        instance_types: table.instance_types.clone().unwrap_or_default(),
     }
 }

@@ -4,10 +4,11 @@
 //!   the plan of rank 0 ──> its machines by the token ──> the one of this rank ──> plan.json
 //! ```
 //! This rank buys nothing: without the machine there is no plan, and the job waits. So a lost reply
-//! or a refusal concerns the job of rank 0 alone. A rank with a spot machine buys it itself, once
-//! rank 0 has one. Not here: a later machine of a rank (`plan`).
+//! or a refusal concerns the job of rank 0 alone. With spot machines, or with roles that have their
+//! own, each rank buys its machine itself, once rank 0 has one. Not here: a later machine of a rank
+//! (`plan`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,9 +19,9 @@ use crate::controller::act_result::{ActEffect, ActError};
 use crate::controller::job_memory::JobMemory;
 use crate::controller::observe::Observed;
 use crate::instance::{InstanceView, RANKS_TAG, tags_of_rank};
-use crate::job::{GangLaunch, GangMember, Plan, Reason, ResolvedSpec, Wish};
+use crate::job::{GangLaunch, GangMember, Plan, Reason, ResolvedSpec, Spec, Wish, role_machine};
 use crate::jobdir::{GangDir, JobDir, JobDirError};
-use crate::market::{CloudKind, Zone};
+use crate::market::{CloudKind, Supply, Zone};
 use crate::policy::Wishes;
 use crate::policy::gang::rank_launch::{RankPurchase, rank_purchase};
 use crate::ports::{Clock, CloudError, Created};
@@ -130,6 +131,34 @@ impl JobLauncher {
         info!(job = %dir.job(), attempt = plan.attempt.number(), instance, "rank 0 launched it");
         self.record_launch(dir, memory, plan, Some(instance)).await?;
         Ok(ActEffect::Changed)
+    }
+
+    /// Keeps the offers for rank 0 in zones that sell the machines of all roles.
+    pub(super) async fn keep_shared_zones(
+        &self,
+        spec: &Spec,
+        supply: &mut Supply,
+    ) -> Result<(), ActError> {
+        let Some(gang) = &spec.gang else { return Ok(()) };
+        let cloud = self.clouds.get(spec.machine.cloud)?;
+        let mut known = vec![spec.machine.clone()];
+        for role in gang.seats() {
+            let machine = role_machine(gang, role, &spec.machine);
+            if known.contains(&machine) {
+                continue;
+            }
+            let offers = cloud.supply(&machine).await?.offers;
+            let zones: BTreeSet<Zone> = offers.into_iter().map(|offer| offer.zone).collect();
+            let had = supply.offers.len();
+            supply.offers.retain(|offer| zones.contains(&offer.zone));
+            if had > 0 && supply.offers.is_empty() {
+                let role = role.word();
+                let text = format!("no zone that sells it sells the machines of [gang.{role}] too");
+                supply.refused.push(text);
+            }
+            known.push(machine);
+        }
+        Ok(())
     }
 
     /// The zone of the machine that rank 0 has. `None`: it has none yet, and this rank waits.

@@ -166,6 +166,9 @@ impl JobLauncher {
         if let Some(zone) = zone.as_ref().or_else(|| zone_of_rank(&spec.spec, &history)) {
             supply.offers.retain(|offer| offer.zone == *zone);
         }
+        if is_followed(&spec.spec, &history) {
+            self.keep_shared_zones(&spec.spec, &mut supply).await?;
+        }
         let budget_left = relaunch::budget_left(&spec.spec, &history, &wishes);
         let now = self.clock.now();
         let overheads = market

@@ -66,8 +66,8 @@ pub fn followers(spec: &Spec, history: &[AttemptRecord]) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// How many machines the next launch needs, with those that follow it. Quotas and caps must have
-/// room for all of them.
+/// How many machines the next launch needs. Later ones of its kind count too, if they follow it:
+/// quotas and caps must have room for all. The machines of other roles count when they are bought.
 pub fn machines_of_launch(spec: &Spec, history: &[AttemptRecord]) -> u32 {
     match rank_purchase(spec, history) {
         RankPurchase::Leads(launch) => launch.ranks,

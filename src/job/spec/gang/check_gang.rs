@@ -4,8 +4,8 @@
 
 use super::gang_role::GangRole;
 use super::gang_spec::{GangEngine, GangSpec, NODES_MAX};
-use crate::job::{Command, Finding, Spec};
-use crate::market::Span;
+use crate::job::{Command, Finding, MarketChoice, Spec};
+use crate::market::{CloudKind, Span};
 
 /// The shortest wait for a member. Below it, an agent that starts late is taken for missing.
 const JOIN_MIN: Span = Span::from_secs(10);
@@ -114,6 +114,11 @@ fn check_times(gang: &GangSpec, found: &mut Vec<Finding>) {
 
 /// Where gangs can run in this version.
 fn check_place(spec: &Spec, found: &mut Vec<Finding>) {
+    if spec.machine.cloud == CloudKind::Aws && spec.machine.market == MarketChoice::Auto {
+        found.push(Finding::error("machine.market", "cannot be `auto` for several machines").hint(
+            "`--spot` or `--on-demand` names one: the ranks would change the market one by one",
+        ));
+    }
     if spec.on.may_stop() {
         found.push(
             Finding::error(
