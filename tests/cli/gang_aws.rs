@@ -45,6 +45,24 @@ fn boot(account: &Account, seen: &Seen) -> Child {
     account.boot(seen, &FalseImds::default())
 }
 
+fn start(account: &Account) -> Child {
+    account
+        .command(&["run", "--unproven", "gang.toml"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("lamp was built for this test")
+}
+
+/// Boots the machines, and waits until their agents have ended.
+fn run_agents(account: &Account, machines: &[Seen]) {
+    let agents: Vec<Child> = machines.iter().map(|seen| boot(account, seen)).collect();
+    for (mut agent, seen) in agents.into_iter().zip(machines) {
+        assert!(agent.wait().expect("it ends").success());
+        account.ec2.powered_off(&seen.id);
+    }
+}
+
 /// The ranks of the only gang.
 fn ranks(account: &Account) -> Option<Vec<serde_json::Value>> {
     let (_, status) = account.json(&["status", "--all"]);
@@ -56,18 +74,9 @@ fn ranks_of_one_launch_work_together_and_each_has_its_bill() {
     let Some(account) = account() else { return };
     // The answer of the launch is lost: there is one gang all the same.
     account.ec2.fault(Fault::lost("RunInstances").when("ClientToken", "lamp-*"));
-    let run = account
-        .command(&["run", "--unproven", "gang.toml"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("lamp was built for this test");
+    let run = start(&account);
     let machines = account.machines(2);
-    let agents: Vec<Child> = machines.iter().map(|seen| boot(&account, seen)).collect();
-    for (mut agent, seen) in agents.into_iter().zip(&machines) {
-        assert!(agent.wait().expect("it ends").success());
-        account.ec2.powered_off(&seen.id);
-    }
+    run_agents(&account, &machines);
     let (code, out, err) = end(run);
     let out = String::from_utf8_lossy(&out).into_owned();
     assert_eq!(code, 0, "{out}\n{err}");
@@ -102,12 +111,7 @@ fn ranks_of_one_launch_work_together_and_each_has_its_bill() {
 fn spot_machines_of_a_gang_are_bought_one_by_one_in_one_zone() {
     let Some(account) = account() else { return };
     account.place.0.write("gang.toml", job("nodes = 2", "market = 'spot'"));
-    let run = account
-        .command(&["run", "--unproven", "gang.toml"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("lamp was built for this test");
+    let run = start(&account);
     let machines = account.machines(2);
     let zone = |seen: &Seen| seen.item.at("placement/availabilityZone").to_owned();
     assert_eq!(zone(&machines[0]), zone(&machines[1]));
@@ -116,11 +120,7 @@ fn spot_machines_of_a_gang_are_bought_one_by_one_in_one_zone() {
         assert_eq!(seen.item.at("amiLaunchIndex"), "0");
     }
     assert_eq!(launches(&account), 2);
-    let agents: Vec<Child> = machines.iter().map(|seen| boot(&account, seen)).collect();
-    for (mut agent, seen) in agents.into_iter().zip(&machines) {
-        assert!(agent.wait().expect("it ends").success());
-        account.ec2.powered_off(&seen.id);
-    }
+    run_agents(&account, &machines);
     let (code, out, err) = end(run);
     assert_eq!(code, 0, "{}\n{err}", String::from_utf8_lossy(&out));
     assert_eq!(account.ec2.instances().len(), 2, "no machine beside them");
@@ -165,12 +165,7 @@ fn spot_gang_without_room_for_all_ends_within_join() {
         .when("TagSpecification.1.Tag.1.Value", "lamp g-r1-*")
         .always();
     account.ec2.fault(rank_1);
-    let run = account
-        .command(&["run", "--unproven", "gang.toml"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("lamp was built for this test");
+    let run = start(&account);
     let first = account.machines(1).remove(0);
     let mut agent = boot(&account, &first);
     assert!(agent.wait().expect("it ends").success());
@@ -187,12 +182,7 @@ fn a_rank_that_never_joins_ends_the_machines_of_all() {
     let Some(account) = account() else { return };
     let short = job("nodes = 2", "").replace("engine = 'env'", "engine = 'env'\njoin = '10s'");
     account.place.0.write("gang.toml", short);
-    let run = account
-        .command(&["run", "--unproven", "gang.toml"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("lamp was built for this test");
+    let run = start(&account);
     let machines = account.machines(2);
     let first = machines.iter().find(|seen| seen.item.at("amiLaunchIndex") == "0");
     let first = first.expect("the machine of rank 0");
