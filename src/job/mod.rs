@@ -61,7 +61,7 @@ pub use spec::gang::gang_spec::{
     DoneRule, GangEngine, GangSaves, GangSpec, NODES_MAX, NodeCount, NodeCountError, RoleCount,
     RoleMachine,
 };
-pub use spec::gang::member_specs::{other_members, role_machine, seat_leader};
+pub use spec::gang::member_specs::{machine_kinds, other_members, seat_leader};
 pub use spec::glob::{GLOB_LETTERS, OutputGlob, plain_path};
 pub use spec::image::{ImageChoice, ImageError, Release, System, contents as image_contents};
 pub use spec::launcher::is_launchers;

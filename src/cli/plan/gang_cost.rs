@@ -4,7 +4,7 @@
 use super::first_plan;
 use crate::cli::{Context, Fault};
 use crate::controller::{Controller, Planned};
-use crate::job::{GangRole, GangSpec, MachineSpec, ResolvedSpec, role_machine};
+use crate::job::{GangSpec, ResolvedSpec, machine_kinds};
 use crate::market::{Usd, UsdPerHour};
 
 /// Machines of one kind.
@@ -39,7 +39,7 @@ pub async fn line(
 ) -> Result<Option<String>, Fault> {
     let Some(gang) = &spec.spec.gang else { return Ok(None) };
     let mut kinds = Vec::new();
-    for (role, machine, count) in machines(gang, &spec.spec.machine) {
+    for (role, machine, count) in machine_kinds(gang, &spec.spec.machine) {
         if kinds.is_empty() {
             kinds.push(KindCost::of(count, planned));
             continue;
@@ -53,20 +53,6 @@ pub async fn line(
         kinds.push(KindCost::of(count, &planned));
     }
     Ok(Some(text(gang, &kinds)))
-}
-
-/// The kinds of machines, each with a role that has it and the number. Rank 0 has the first.
-fn machines(gang: &GangSpec, job: &MachineSpec) -> Vec<(GangRole, MachineSpec, usize)> {
-    let seats = gang.seats();
-    let mut kinds: Vec<(GangRole, MachineSpec, usize)> = Vec::new();
-    for role in seats {
-        let machine = role_machine(gang, role, job);
-        match kinds.iter_mut().find(|(_, known, _)| *known == machine) {
-            Some((_, _, count)) => *count += 1,
-            None => kinds.push((role, machine, 1)),
-        }
-    }
-    kinds
 }
 
 fn text(gang: &GangSpec, kinds: &[KindCost]) -> String {

@@ -57,3 +57,9 @@ pub struct RoleFile {
     #[schemars(extend("examples" = [["r6i.2xlarge"]]))]
     pub instance_types: Option<Vec<String>>,
 }
+
+impl RoleFile {
+    pub fn has_own_machine(&self) -> bool {
+        self.gpus.is_some() || self.instance_types.is_some()
+    }
+}

@@ -74,8 +74,7 @@ fn roles_of(tables: &[&GangFile], machine: &MachineSpec) -> Vec<RoleCount> {
     .into_iter()
     .flatten()
     .collect();
-    let has_own = |table: &RoleFile| table.gpus.is_some() || table.instance_types.is_some();
-    let differ = tables.iter().any(|(_, table)| has_own(table));
+    let differ = tables.iter().any(|(_, table)| table.has_own_machine());
     let role = |(role, table): (GangRole, &RoleFile)| RoleCount {
         role,
         count: table.count.unwrap_or(1),
@@ -87,8 +86,7 @@ fn roles_of(tables: &[&GangFile], machine: &MachineSpec) -> Vec<RoleCount> {
 /// Types alone are machines without a rule for their GPUs, as in `[machine]`. The types of
 /// `[machine]` may not have the GPUs of this role.
 fn own_machine(table: &RoleFile, machine: &MachineSpec) -> RoleMachine {
-    let has_own = table.gpus.is_some() || table.instance_types.is_some();
-    if !has_own {
+    if !table.has_own_machine() {
         let (gpus, instance_types) = (machine.gpus.clone(), machine.instance_types.clone());
         return RoleMachine { gpus, instance_types };
     }

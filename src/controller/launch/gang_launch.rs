@@ -19,7 +19,7 @@ use crate::controller::act_result::{ActEffect, ActError};
 use crate::controller::job_memory::JobMemory;
 use crate::controller::observe::Observed;
 use crate::instance::{InstanceView, RANKS_TAG, tags_of_rank};
-use crate::job::{GangLaunch, GangMember, Plan, Reason, ResolvedSpec, Spec, Wish, role_machine};
+use crate::job::{GangLaunch, GangMember, Plan, Reason, ResolvedSpec, Spec, Wish, machine_kinds};
 use crate::jobdir::{GangDir, JobDir, JobDirError};
 use crate::market::{CloudKind, Supply, Zone};
 use crate::policy::Wishes;
@@ -141,12 +141,7 @@ impl JobLauncher {
     ) -> Result<(), ActError> {
         let Some(gang) = &spec.gang else { return Ok(()) };
         let cloud = self.clouds.get(spec.machine.cloud)?;
-        let mut known = vec![spec.machine.clone()];
-        for role in gang.seats() {
-            let machine = role_machine(gang, role, &spec.machine);
-            if known.contains(&machine) {
-                continue;
-            }
+        for (role, machine, _) in machine_kinds(gang, &spec.machine).into_iter().skip(1) {
             let offers = cloud.supply(&machine).await?.offers;
             let zones: BTreeSet<Zone> = offers.into_iter().map(|offer| offer.zone).collect();
             let had = supply.offers.len();
@@ -156,7 +151,6 @@ impl JobLauncher {
                 let text = format!("no zone that sells it sells the machines of [gang.{role}] too");
                 supply.refused.push(text);
             }
-            known.push(machine);
         }
         Ok(())
     }

@@ -61,7 +61,7 @@ impl JobLauncher {
         let mut made_anew = false;
         let (plan, turn) = loop {
             let planned = self
-                .plan(dir, memory, spec, observed, (attempt, resume_from, reason), zone.clone())
+                .plan(dir, memory, spec, observed, (attempt, resume_from, reason), zone.as_ref())
                 .await;
             let mut plan = match planned {
                 Err(ActError::NotNow(NotNow { reason, until })) => {

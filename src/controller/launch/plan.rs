@@ -72,7 +72,7 @@ struct Sought<'a> {
     /// For a user to see, even if the launch waits.
     shown: bool,
     /// The zone of rank 0, for the first machine of a rank that follows it.
-    zone: Option<Zone>,
+    zone: Option<&'a Zone>,
 }
 
 impl JobLauncher {
@@ -109,7 +109,7 @@ impl JobLauncher {
         spec: &ResolvedSpec,
         observed: &Observed,
         (attempt, resume_from, reason): (AttemptNo, Option<CheckpointNo>, &str),
-        zone: Option<Zone>,
+        zone: Option<&Zone>,
     ) -> Result<Plan, ActError> {
         let planned = self
             .planned(
@@ -163,10 +163,11 @@ impl JobLauncher {
         if let Some(kept) = kept {
             only(&mut supply, kept);
         }
-        if let Some(zone) = zone.as_ref().or_else(|| zone_of_rank(&spec.spec, &history)) {
+        if let Some(zone) = zone.or_else(|| zone_of_rank(&spec.spec, &history)) {
             supply.offers.retain(|offer| offer.zone == *zone);
         }
-        if is_followed(&spec.spec, &history) {
+        let is_followed = is_followed(&spec.spec, &history);
+        if is_followed {
             self.keep_shared_zones(&spec.spec, &mut supply).await?;
         }
         let budget_left = relaunch::budget_left(&spec.spec, &history, &wishes);
@@ -231,7 +232,7 @@ impl JobLauncher {
         reasons.extend(gang.as_ref().map(|gang| {
             format!("one call launches all {} machines in one zone, or none of them", gang.ranks)
         }));
-        if is_followed(&spec.spec, &history) {
+        if is_followed {
             reasons
                 .push("the machines of the other ranks are bought one by one in its zone".into());
         }

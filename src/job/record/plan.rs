@@ -68,7 +68,7 @@ pub struct Plan {
     /// One call launches the machines of all ranks; `None`: this machine alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gang: Option<GangLaunch>,
-    /// How many machines of other ranks are bought after this one, by calls of their own.
+    /// How many machines of its kind are bought after it for other ranks, by calls of their own.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub followers: u32,
     /// Tags of the machine: ours and the user's.

@@ -34,7 +34,7 @@ pub fn seat_leader(leader: &mut ResolvedSpec) {
 }
 
 /// The machine of a role, from the one of the job. On this workstation all are the same.
-pub fn role_machine(gang: &GangSpec, role: GangRole, job: &MachineSpec) -> MachineSpec {
+fn role_machine(gang: &GangSpec, role: GangRole, job: &MachineSpec) -> MachineSpec {
     match gang.own_machine(role).filter(|_| job.cloud != CloudKind::Local) {
         Some(own) => MachineSpec {
             gpus: own.gpus.clone(),
@@ -43,6 +43,19 @@ pub fn role_machine(gang: &GangSpec, role: GangRole, job: &MachineSpec) -> Machi
         },
         None => job.clone(),
     }
+}
+
+/// The kinds of machines, each with a role that has it and the number. Rank 0 has the first.
+pub fn machine_kinds(gang: &GangSpec, job: &MachineSpec) -> Vec<(GangRole, MachineSpec, usize)> {
+    let mut kinds: Vec<(GangRole, MachineSpec, usize)> = Vec::new();
+    for role in gang.seats() {
+        let machine = role_machine(gang, role, job);
+        match kinds.iter_mut().find(|(_, known, _)| *known == machine) {
+            Some((_, _, count)) => *count += 1,
+            None => kinds.push((role, machine, 1)),
+        }
+    }
+    kinds
 }
 
 /// The jobs of the other ranks, in order.
