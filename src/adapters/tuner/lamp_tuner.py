@@ -220,14 +220,15 @@ def prune_by_halving(request):
             # Of an earlier tuning with other ranges.
             continue
         stop = climb(study, pruner, stored, points_of(trial), steps)
-    return {"prune": stop}
+    return {"prune": bool(stop)}
 
 
 def prune_by_median(request):
     pruner = optuna.pruners.MedianPruner()
     study, _ = study_of(request, pruner=pruner)
     at = next(i for i, one in enumerate(request["trials"]) if one["number"] == request["number"])
-    return {"prune": pruner.prune(study, study.get_trials(deepcopy=False)[at])}
+    # With numpy, Optuna's answer is a bool of numpy.
+    return {"prune": bool(pruner.prune(study, study.get_trials(deepcopy=False)[at]))}
 
 
 def prune(request):
@@ -273,12 +274,12 @@ def main():
     for line in sys.stdin:
         try:
             request = json.loads(line)
-            answer = ANSWERS[request["do"]](request)
+            answer = json.dumps(ANSWERS[request["do"]](request))
         except ImportError as error:
-            answer = {"error": str(error), "missing": error.name}
+            answer = json.dumps({"error": str(error), "missing": error.name})
         except Exception as error:  # The caller shows it, and goes on with the next request.
-            answer = {"error": "{}: {}".format(type(error).__name__, error)}
-        print(json.dumps(answer), flush=True)
+            answer = json.dumps({"error": "{}: {}".format(type(error).__name__, error)})
+        print(answer, flush=True)
 
 
 main()
