@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
+use axum::http::Uri;
 use axum::response::{IntoResponse as _, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -152,8 +153,9 @@ pub async fn events(
     State(site): State<Arc<Site>>,
     Path(job): Path<String>,
     Query(asked): Query<JobQuery>,
+    address: Uri,
 ) -> Response {
-    live::stream(site, move |site| {
+    live::stream(site, address, move |site| {
         let (job, asked) = (job.clone(), asked.clone());
         async move {
             // The browser keeps the plots and the replay that it has.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Query, State};
+use axum::http::Uri;
 use axum::response::{Html, IntoResponse as _, Response};
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -76,8 +77,12 @@ fn filter(asked: &OverviewQuery) -> Markup {
     }
 }
 
-pub async fn events(State(site): State<Arc<Site>>, Query(asked): Query<OverviewQuery>) -> Response {
-    live::stream(site, move |site| {
+pub async fn events(
+    State(site): State<Arc<Site>>,
+    Query(asked): Query<OverviewQuery>,
+    address: Uri,
+) -> Response {
+    live::stream(site, address, move |site| {
         let asked = asked.clone();
         // The browser keeps the filter that it has.
         async move { changing(&site, &asked, html! {}).await.into_string() }

@@ -1,5 +1,6 @@
 //! What all pages share: where the records are, who may look, and the newest overview.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ pub struct Site {
     pub trends: UsageTrends,
     pub samples: SampleCache,
     pub looks: JobLooks,
+    pub parts: DrawnParts,
     pub costs: CostReader,
     pub prices: PriceMemory,
     pub pool_prices: PoolPrices,
@@ -105,6 +107,7 @@ impl Site {
             trends: UsageTrends::default(),
             samples: SampleCache::default(),
             looks: JobLooks::default(),
+            parts: DrawnParts::default(),
             costs: CostReader::default(),
             prices: PriceMemory::default(),
             pool_prices: PoolPrices::default(),
@@ -256,4 +259,53 @@ fn silence(silent: Duration) -> Fault {
 /// Compares digests, so that the time says nothing about the secret.
 fn same(one: &str, other: &str) -> bool {
     Sha256::digest(one) == Sha256::digest(other)
+}
+
+/// The newest part of each address, for all its open pages.
+#[derive(Default)]
+pub struct DrawnParts(Mutex<BTreeMap<String, (Duration, Arc<str>)>>);
+
+impl DrawnParts {
+    /// A part that is not older than `every`; else `draw` makes a new one. `now` is monotonic.
+    pub async fn of(
+        &self,
+        address: &str,
+        now: Duration,
+        every: Duration,
+        draw: impl Future<Output = String>,
+    ) -> Arc<str> {
+        let known = {
+            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            all.retain(|_, (drawn, _)| now.saturating_sub(*drawn) < every);
+            all.get(address).map(|(_, part)| Arc::clone(part))
+        };
+        if let Some(part) = known {
+            return part;
+        }
+        // A carriage return would end the line of the event.
+        let part: Arc<str> = draw.await.replace('\r', "&#13;").into();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(address.to_owned(), (now, Arc::clone(&part)));
+        part
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn pages_of_one_address_share_a_drawing_until_it_is_old() {
+        let parts = DrawnParts::default();
+        let every = Duration::from_secs(2);
+        let of = async |address: &str, millis: u64, drawn: &str| {
+            let now = Duration::from_millis(millis);
+            parts.of(address, now, every, async { drawn.to_owned() }).await.to_string()
+        };
+        assert_eq!(of("/live?q=", 0, "first").await, "first");
+        assert_eq!(of("/live?q=", 1_999, "second").await, "first");
+        assert_eq!(of("/live?q=a", 1_999, "another\rpage").await, "another&#13;page");
+        assert_eq!(of("/live?q=", 2_000, "third").await, "third");
+        assert_eq!(parts.0.lock().unwrap().len(), 2, "old parts are dropped");
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
+use axum::http::Uri;
 use axum::response::{IntoResponse as _, Response};
 use maud::{Markup, html};
 
@@ -49,8 +50,12 @@ pub async fn page(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Re
     }
 }
 
-pub async fn events(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Response {
-    live::stream(site, move |site| {
+pub async fn events(
+    State(site): State<Arc<Site>>,
+    Path(name): Path<String>,
+    address: Uri,
+) -> Response {
+    live::stream(site, address, move |site| {
         let name = name.clone();
         async move {
             let shown = changing(&site, &name).await;
