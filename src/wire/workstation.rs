@@ -343,6 +343,16 @@ impl Workstation {
         driver_process::is_driven(&self.state, &self.job_root, job)
     }
 
+    /// Whether a process of this workstation, or a daemon, drives a tuning.
+    pub fn is_tuned(&self, tuning: &str) -> bool {
+        self.daemon_runs() || self.is_driven(&driver_process::tuning_lock(tuning))
+    }
+
+    /// Marks that this process drives a tuning.
+    pub fn lock_tuning(&self, tuning: &str) -> Option<DrivingLock> {
+        self.lock_driving(&driver_process::tuning_lock(tuning))
+    }
+
     /// The jobs of this job root that a process of this workstation other than a daemon drives.
     pub fn driven(&self) -> Vec<String> {
         driver_process::driven(&self.state, &self.job_root)
@@ -373,7 +383,7 @@ impl Workstation {
     pub fn start_tuner(&self, tuning: &str) -> io::Result<PathBuf> {
         let log = self.state.join("drivers").join(format!("tune-{tuning}.log"));
         let words = ["--job-root", &self.job_root, "tune", "drive", tuning].map(str::to_owned);
-        driver_process::start_detached(&words, &log, None)?;
+        driver_process::start_detached(&words, &log, self.lock_tuning(tuning))?;
         Ok(log)
     }
 

@@ -72,9 +72,13 @@ fn grid_of_trials_at_once_finds_the_best_command() {
     assert!(shown.contains("TRIAL") && shown.contains("the line is the best so far"), "{shown}");
     let listed = place.0.lamp(&["tune", "list"]).out;
     assert!(listed.contains("walks") && listed.contains("6 of 6"), "{listed}");
-    // The same again has nothing to do; other settings are refused.
+    // The same again has nothing to do; other files or settings are refused.
     let again = place.0.lamp(&["tune", "job.toml", "-o", "json"]);
     assert_eq!(again.code, 0, "{}", again.err);
+    place.0.write("notes.txt", "");
+    let other = place.0.lamp(&["tune", "job.toml"]);
+    let told = other.err.contains("with other files in the workdir");
+    assert!(other.code == 102 && told, "{}", other.err);
     place.0.write("job.toml", job_file("walks", "parallel = 2"));
     let other = place.0.lamp(&["tune", "job.toml"]);
     assert!(other.code == 102 && other.err.contains("with other settings"), "{}", other.err);
@@ -94,10 +98,17 @@ fn killed_driver_is_followed_by_two_others_with_the_same_trials() {
         assert!(Instant::now() < until, "three trials never run");
         std::thread::sleep(Duration::from_millis(50));
     }
+    assert_eq!(status(&place)["driven_here"], true);
     // SIGKILL: nothing is handed over.
     first.kill().unwrap();
     first.wait().unwrap();
     let before = status(&place);
+    assert_eq!((&before["driven_here"], &before["expected_end"]), (&json!(false), &json!(null)));
+    let told = place.0.lamp(&["tune", "status", "walks"]).err;
+    assert!(
+        told.contains("no process drives it") && told.contains("`lamp tune drive walks`"),
+        "{told}"
+    );
     place.0.write("go", "");
     let two: Vec<Child> =
         (0..2).map(|_| place.start(&["tune", "drive", "walks", "-o", "json"])).collect();
@@ -248,7 +259,8 @@ def stops_at(early_stop, number, value, names="t"):
         asked = {"params": {"x": {"type": "float", "min": 0.0, "max": 1.0}}, "goal": "minimize",
                  "algorithm": "random", "early_stop": early_stop, "tuning": names,
                  "number": number, "trials": others + [trial(number, value, steps, "running")]}
-        if prune(asked)["prune"]:
+        # Every answer is JSON.
+        if json.loads(json.dumps(prune(asked)))["prune"]:
             return steps
     return None
 

@@ -133,6 +133,13 @@ pub fn is_driven(state: &Path, job_root: &str, job: &str) -> bool {
     is_held(&driving_path(state, job_root, job))
 }
 
+/// The name of a tuning among the driving locks. No job has a colon in its name.
+pub fn tuning_lock(tuning: &str) -> String {
+    format!("{TUNING}{tuning}")
+}
+
+const TUNING: &str = "tuning:";
+
 /// The jobs of this job root with their own process here.
 pub fn driven(state: &Path, job_root: &str) -> Vec<String> {
     let end = format!("-{}.lock", hash(job_root));
@@ -143,6 +150,7 @@ pub fn driven(state: &Path, job_root: &str) -> Vec<String> {
         .filter(|entry| is_held(&entry.path()));
     let mut jobs: Vec<String> = entries
         .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(&end)?.to_owned()))
+        .filter(|name| !name.starts_with(TUNING))
         .collect();
     jobs.sort_unstable();
     jobs

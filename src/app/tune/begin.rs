@@ -73,7 +73,8 @@ pub async fn begin(
     if is_same(&there, tuning) {
         return Ok(there);
     }
-    Err(Fault::new(ExitCode::REFUSED, format!("a tuning `{name}` with other settings is there"))
+    let other = if has_same_search(&there, tuning) { "files in the workdir" } else { "settings" };
+    Err(Fault::new(ExitCode::REFUSED, format!("a tuning `{name}` with other {other} is there"))
         .meaning("nothing was started or billed")
         .hint(format!(
             "`lamp tune drive {name}` goes on with it as it was; `--name OTHER` begins another"
@@ -104,8 +105,9 @@ fn is_same(there: &Tuning, new: &Tuning) -> bool {
     let tree = |tuning: &Tuning| {
         tuning.code.as_ref().map(|code| code.tree.clone().unwrap_or_else(|| code.sha256.clone()))
     };
-    there.tune == new.tune
-        && there.spec == new.spec
-        && tree(there) == tree(new)
-        && there.owner == new.owner
+    has_same_search(there, new) && tree(there) == tree(new)
+}
+
+fn has_same_search(there: &Tuning, new: &Tuning) -> bool {
+    there.tune == new.tune && there.spec == new.spec && there.owner == new.owner
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::app::record_errors::record_fault;
+use crate::app::tune::begin::tuning_name;
 use crate::app::{ExitCode, Fault};
 use crate::job::{
     EarlyStop, JobId, JobOutcome, MetricSeries, RECORD_FORMAT, ResolvedSpec, TrialFate,
@@ -55,12 +56,17 @@ impl TuneMemory {
     /// # Errors
     /// Fails when the tuning is missing, or the job root is unreachable.
     pub async fn open(store: &StoreHandle, name: &str) -> Result<Self, Fault> {
-        let dir = TuningDir::new(Arc::clone(store), name);
-        let tuning = dir.record().await.map_err(|error| record_fault(&error))?;
-        let tuning = match tuning {
-            Some(tuning) => tuning,
-            None => return Err(not_found(store, name).await),
+        let read = async |name: &str| {
+            let dir = TuningDir::new(Arc::clone(store), name);
+            let tuning = dir.record().await.map_err(|error| record_fault(&error))?;
+            Ok::<_, Fault>(tuning.map(|tuning| (dir, tuning)))
         };
+        let mut found = read(name).await?;
+        // Its job may have a name that no folder can have.
+        if found.is_none() && tuning_name(name) != name {
+            found = read(&tuning_name(name)).await?;
+        }
+        let Some((dir, tuning)) = found else { return Err(not_found(store, name).await) };
         let mut memory = TuneMemory {
             store: Arc::clone(store),
             dir,

@@ -89,6 +89,7 @@ impl TuneDriver<'_> {
         let before = self.ended();
         self.memory.refresh().await?;
         step.said.extend(self.news(&before));
+        let told = self.ended();
         self.mend().await?;
         let early_stop = self.memory.tuning.tune.early_stop;
         if early_stop.needs_engine() {
@@ -115,6 +116,8 @@ impl TuneDriver<'_> {
                 Err(fault) => return Err(fault),
             }
         }
+        // While trials were started, others may have ended.
+        step.said.extend(self.news(&told));
         step.running = self.memory.running().map(|known| known.job().clone()).collect();
         step.is_over = self.memory.is_over();
         Ok(step)

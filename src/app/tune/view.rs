@@ -10,10 +10,11 @@ use super::memory::{KnownTrial, TuneMemory};
 use crate::app::Fault;
 use crate::app::record_errors::record_fault;
 use crate::app::view::job_summary::Summary;
-use crate::job::{JobId, MetricPoint, ParamValues, TrialFate, TuneGoal, TuningEnd};
+use crate::job::{JobId, MetricPoint, ParamValues, TrialFate, TuneGoal, Tuning, TuningEnd};
 use crate::jobdir::JobDir;
 use crate::market::{Usd, elapsed};
 use crate::policy::tune::next_trial::{committed, wanted_trials};
+use crate::wire::Workstation;
 
 /// The field names are an interface (docs/cli-json.md).
 #[derive(Clone, Debug, Serialize)]
@@ -40,6 +41,8 @@ pub struct TuneView {
     pub expected_end: Option<Timestamp>,
     /// Why no more trials start; null: more may start.
     pub ended: Option<TuningEnd>,
+    /// Whether a process here drives it. Null: it is over, or is driven from another workstation.
+    pub driven_here: Option<bool>,
     /// The best complete trial.
     pub best: Option<BestTrial>,
     /// The best first, then those without a value by number.
@@ -120,10 +123,30 @@ impl TuneView {
                 now.checked_add(std::time::Duration::from_secs_f64(all.seconds_left)).ok()
             }),
             ended: memory.end.clone(),
+            driven_here: None,
             best: memory.best().and_then(best),
             counts,
             trials: rows,
         })
+    }
+
+    /// As this workstation sees it. A tuning without a driver has no expected end.
+    pub fn seen_from_here(mut self, workstation: &Workstation, tuning: &Tuning) -> TuneView {
+        let is_here = tuning
+            .here
+            .as_deref()
+            .is_none_or(|theirs| workstation.here().is_ok_and(|here| here.as_str() == theirs));
+        let is_ours = is_here && self.owner == workstation.owner && !self.is_over();
+        self.driven_here = is_ours.then(|| workstation.is_tuned(&self.tuning));
+        if self.is_undriven() {
+            self.expected_end = None;
+        }
+        self
+    }
+
+    /// It waits for `lamp tune drive`.
+    pub fn is_undriven(&self) -> bool {
+        self.driven_here == Some(false)
     }
 
     /// Whether all trials have ended, and no other will start.

@@ -43,6 +43,8 @@ pub async fn drive(context: &Context, memory: TuneMemory) -> Result<ExitCode, Fa
     let store = memory.store.clone();
     let controller = app_drive::controller(&workstation, &store)?;
     let name = memory.tuning.name.clone();
+    // Held until this process ends.
+    let _driving = workstation.lock_tuning(&name);
     let mut driver = TuneDriver {
         memory,
         controller: &controller,

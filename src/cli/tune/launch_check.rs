@@ -13,7 +13,7 @@ use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::job::TuneSpec;
 use crate::jobdir::TuningDir;
-use crate::market::CloudKind;
+use crate::market::{CloudKind, Usd};
 use crate::policy::tune::tuning_cost::TuningCost;
 
 /// Shows the plan of a trial and the most that all can cost. Nothing is written.
@@ -66,16 +66,24 @@ pub async fn check(
         context.printer.note(cost.sentence());
     }
     preflight::refuse(&findings)?;
-    refuse_small_budget(&cost)?;
+    refuse_small_budget(&cost, submission.loaded.spec.limits.budget)?;
     proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(context, &regions));
     Ok(())
 }
 
-fn refuse_small_budget(cost: &TuningCost) -> Result<(), Fault> {
+fn refuse_small_budget(cost: &TuningCost, limit: Option<Usd>) -> Result<(), Fault> {
     let Some(budget) = cost.budget.filter(|_| cost.starts_nothing()) else { return Ok(()) };
     let most = cost.trial_usd.map_or("without a limit".to_owned(), |usd| format!("up to {usd}"));
     let what = format!("the budget of {budget} starts no trial: one can cost {most}");
-    Err(Fault::new(ExitCode::REFUSED, what)
-        .meaning("nothing was started or billed")
-        .hint("raise `budget` in [tune], or set `budget` in [limits], which bounds each trial"))
+    Err(Fault::new(ExitCode::REFUSED, what).meaning("nothing was started or billed").hint(
+        match limit {
+            Some(limit) => {
+                format!("raise `budget` in [tune], or lower `budget = {limit}` in [limits]")
+            }
+            None => {
+                "raise `budget` in [tune], or set `budget` in [limits], which bounds each trial"
+                    .to_owned()
+            }
+        },
+    ))
 }

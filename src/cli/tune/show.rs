@@ -39,7 +39,9 @@ pub async fn status(args: &StatusArgs, context: &Context) -> Result<ExitCode, Fa
         None => only_one(context, &store).await?,
     };
     let memory = TuneMemory::open(&store, &name).await?;
+    let workstation = job_root::workstation(context)?;
     let view = TuneView::read(&memory, context.clock.now()).await?;
+    let view = view.seen_from_here(&workstation, &memory.tuning);
     let importance = if args.importance { Some(importance(context, &memory).await?) } else { None };
     if context.is_machine_output() {
         let mut document = serde_json::to_value(&view).unwrap_or_default();
@@ -115,10 +117,14 @@ pub async fn list(context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let all = jobdir::tunings(&store).await;
     let all = all.map_err(|error| record_errors::record_fault(&error.into()))?;
+    let workstation = job_root::workstation(context)?;
     let mut views = Vec::new();
     for dir in all {
         match TuneMemory::open(&store, dir.name()).await {
-            Ok(memory) => views.push(TuneView::read(&memory, context.clock.now()).await?),
+            Ok(memory) => {
+                let view = TuneView::read(&memory, context.clock.now()).await?;
+                views.push(view.seen_from_here(&workstation, &memory.tuning));
+            }
             Err(fault) => context.printer.warn(format!("left out: {}", fault.sentence())),
         }
     }

@@ -21,6 +21,10 @@ const HEIGHT: u32 = 40;
 
 pub fn print(context: &Context, view: &TuneView) {
     headline(view).into_iter().for_each(|line| context.printer.note(line));
+    if view.is_undriven() {
+        context.printer.warn("no process drives it: no further trial starts or is judged");
+        context.printer.hint(format!("`lamp tune drive {}` goes on with it", view.tuning));
+    }
     let rows: Vec<Vec<String>> = view.trials.iter().take(ROWS_MAX).map(row).collect();
     if !rows.is_empty() {
         let head = ["trial", "state", view.metric.as_str(), "values", "cost", "time"];
@@ -107,6 +111,8 @@ fn short(value: f64) -> String {
 pub fn summary_row(view: &TuneView) -> Vec<String> {
     let state = if view.is_over() {
         "ended"
+    } else if view.is_undriven() {
+        "not driven"
     } else if view.ended.is_some() {
         "ends"
     } else {

@@ -24,7 +24,8 @@ use crate::jobdir::{JobDir, TuningDir};
 
 /// Search the best hyperparameters: many trials of a job file with [tune]
 ///
-/// Ctrl-C detaches; the tuning goes on. The same command again goes on with the same tuning.
+/// Ctrl-C detaches; the tuning goes on. The same command again goes on with the same tuning, if the
+/// files of the workdir are the same.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {

@@ -68,6 +68,7 @@ pub async fn events(
 async fn changing(site: &Site, name: &str) -> Result<(TuneView, Markup), Fault> {
     let memory = TuneMemory::open(&site.store, name).await?;
     let view = TuneView::read(&memory, site.clock.now()).await?;
+    let view = view.seen_from_here(&site.workstation, &memory.tuning);
     let importance = site.importance.of(&memory, view.counts.complete).await;
     let shown = tuning(&view, &importance);
     Ok((view, shown))
@@ -84,7 +85,8 @@ async fn read_all(site: &Site) -> Result<Vec<TuneView>, Fault> {
 
 async fn read(site: &Site, name: &str) -> Result<TuneView, Fault> {
     let memory = TuneMemory::open(&site.store, name).await?;
-    TuneView::read(&memory, site.clock.now()).await
+    let view = TuneView::read(&memory, site.clock.now()).await?;
+    Ok(view.seen_from_here(&site.workstation, &memory.tuning))
 }
 
 fn tunings(views: &[TuneView]) -> Markup {
@@ -118,7 +120,11 @@ fn state(view: &TuneView) -> String {
         0 => String::new(),
         running => format!(", {running} running"),
     };
-    let word = if view.is_over() { "ended, " } else { "" };
+    let word = match view.is_undriven() {
+        true => "not driven, ",
+        false if view.is_over() => "ended, ",
+        false => "",
+    };
     format!("{word}{ended} of {} trials{running}", view.wanted)
 }
 
@@ -138,6 +144,12 @@ fn tuning(view: &TuneView, importance: &[(String, f64)]) -> Markup {
                 (fact("Budget", view.budget.map(|usd| usd.to_string())))
                 (fact("Expected in all", view.expected_usd.map(|usd| usd.to_string())))
                 (fact("Expected end", view.expected_end.map(local_time)))
+            }
+            @if view.is_undriven() {
+                p.warn {
+                    "No process drives it: no further trial starts. "
+                    code { "lamp tune drive " (view.tuning) }
+                }
             }
             @if let Some(end) = &view.ended { p { "No more trials start: " (end.reason) "." } }
             @if let Some(best) = &view.best { p { code { (best.command) } } }
