@@ -80,6 +80,13 @@ fn version_numbers(text: &str) -> Option<[u32; 2]> {
 const EVALUATOR: &str = "evaluator";
 
 impl TfCluster {
+    /// The program of a `TF_CONFIG` that names no machines.
+    pub fn program_alone(text: &str) -> Option<ClusterJob> {
+        let config: Value = serde_json::from_str(text).ok()?;
+        let is_alone = config.get("cluster")?.as_object()?.is_empty();
+        serde_json::from_value(config.get("job")?.clone()).ok().filter(|_| is_alone)
+    }
+
     /// The text of `TF_CONFIG`. Without a task, both are empty.
     pub fn tf_config(&self, task: Option<&ClusterTask>) -> String {
         let mut cluster = Map::new();

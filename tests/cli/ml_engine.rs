@@ -429,6 +429,7 @@ args = parser.parse_args()
 config = json.loads(os.environ['TF_CONFIG'])
 sizes = {role: len(places) for role, places in sorted(config['cluster'].items())}
 print(config['task']['type'], config['task']['index'], sizes, args.user_arg_1, flush=True)
+assert config['job'] == {'job_name': 'trainer.role', 'args': ['--user_arg_1', 'value_1']}, config
 ";
 
 #[test]
@@ -460,6 +461,14 @@ fn second_tutorial_trains_with_workers_and_parameter_servers() {
     assert_eq!(ended.code, 0, "{ended:?}");
     let chief = "chief 0 {'chief': 1, 'ps': 1, 'worker': 1} value_1";
     assert!(ended.out.contains(chief), "{}", ended.out);
+    // The service knew one job, and not its machines.
+    let listed = sandbox.lamp(&["ml-engine", "jobs", "list"]).out;
+    assert_eq!(listed.matches("second").count(), 1, "{listed}");
+    let described = sandbox.lamp(&["ml-engine", "jobs", "describe", "second"]).out;
+    for line in ["pythonModule: trainer.role", "workerCount: \"1\"", "parameterServerCount: \"1\""]
+    {
+        assert!(described.contains(line), "{line}: {described}");
+    }
 }
 
 /// The folder of a Python environment with MLflow and scikit-learn, if there is one.

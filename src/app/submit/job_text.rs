@@ -128,7 +128,8 @@ pub fn run_module(job: &TrainingJob, job_dir_as: JobDirAs) -> String {
     )
 }
 
-/// An environment of the job. It sees what the image has, such as TensorFlow.
+/// An environment of the job. It sees what the image or an active environment has, such as
+/// TensorFlow.
 fn setup(packages: &[String]) -> String {
     let files: Vec<String> =
         packages.iter().map(|name| shell_word(&format!("{PACKAGES}/{name}"))).collect();
@@ -141,6 +142,9 @@ fn setup(packages: &[String]) -> String {
          # The pip of the machine serves too, and a copy of it takes seconds.\n\
          test -x .lamp-venv/bin/python || $venv --without-pip\n\
          .lamp-venv/bin/python -m pip --version >/dev/null 2>&1 || $venv\n\
+         # If the python3 here is of an environment, its packages are seen too.\n\
+         of=\"import sysconfig; print(sysconfig.get_path('purelib'))\"\n\
+         python3 -c \"$of\" > \"$(.lamp-venv/bin/python -c \"$of\")/python-of-machine.pth\"\n\
          isolation=\n\
          if .lamp-venv/bin/python -c 'import setuptools, wheel' 2>/dev/null; then isolation=--no-build-isolation; fi\n\
          .lamp-venv/bin/python -m pip install --disable-pip-version-check --quiet $isolation {files}\n"
@@ -152,13 +156,12 @@ fn environment(job: &TrainingJob) -> Table {
     if let Some(url) = &job.job_dir {
         table[JOB_DIR_URL] = value(url);
     }
-    if !job.is_gang() {
-        let cluster = TfCluster {
-            roles: Vec::new(),
-            job: ClusterJob { job_name: job.module.clone(), args: job.args.clone() },
-        };
-        table["TF_CONFIG"] = value(cluster.tf_config(None));
-    }
+    // The agents of a gang add its machines.
+    let cluster = TfCluster {
+        roles: Vec::new(),
+        job: ClusterJob { job_name: job.module.clone(), args: job.args.clone() },
+    };
+    table["TF_CONFIG"] = value(cluster.tf_config(None));
     table
 }
 
@@ -289,7 +292,8 @@ mod tests {
         assert_eq!(file["gang"]["worker"]["count"].as_integer(), Some(4));
         assert_eq!(file["gang"]["ps"]["count"].as_integer(), Some(3));
         assert_eq!(file["gang"]["done"].as_str(), Some("rank0"), "servers wait for ever");
-        assert!(file["env"].get("TF_CONFIG").is_none(), "the agents make it");
+        let config = file["env"]["TF_CONFIG"].as_str().unwrap();
+        assert!(TfCluster::program_alone(config).is_some(), "the agents add the machines");
     }
 
     /// The second configuration of the tutorials.

@@ -10,11 +10,12 @@ use serde_json::{Map, Value, json};
 use super::search_view::{SearchOutput, find_tuning, search_input, state_of};
 use super::training_state::TrainingState;
 use crate::app::find_job::READS_IN_FLIGHT;
+use crate::app::gang::gang_rows::{fold_gangs, with_ranks};
 use crate::app::tune::memory::TuneMemory;
 use crate::app::tune::view::TuneView;
 use crate::app::view::job_summary::Summary;
 use crate::app::{ExitCode, Fault, find_job, record_errors};
-use crate::job::{ClusterJob, JOB_DIR_URL, JobId, JobState, Spec};
+use crate::job::{ClusterJob, GangRole, JOB_DIR_URL, JobId, JobState, Spec};
 use crate::jobdir::{self, JobDir};
 use crate::market::{Span, Usd};
 use crate::wire::StoreHandle;
@@ -51,6 +52,9 @@ pub struct JobDetails {
     pub job_dir: Option<String>,
     pub run_max: Option<Span>,
     pub region: Option<String>,
+    /// Machines of each role beside the first one, if there are several.
+    pub workers: u32,
+    pub servers: u32,
     /// The trials of a tuning.
     pub search: Option<SearchOutput>,
 }
@@ -110,6 +114,10 @@ impl JobDetails {
         let program = self.program.as_ref();
         put("pythonModule", program.map(|program| json!(program.job_name)));
         put("args", program.map(|program| json!(program.args)));
+        // As in the service's own documents, a count is a text.
+        let count = |count: u32| (count > 0).then(|| json!(count.to_string()));
+        put("workerCount", count(self.workers));
+        put("parameterServerCount", count(self.servers));
         put("jobDir", self.job_dir.as_ref().map(|url| json!(url)));
         put("region", self.region.as_ref().map(|region| json!(region)));
         let secs = self.run_max.map(|most| format!("{}s", most.duration().as_secs()));
@@ -139,6 +147,8 @@ impl JobDetails {
             job_dir: spec.env.get(JOB_DIR_URL).cloned(),
             run_max: spec.limits.max_runtime,
             region: spec.machine.regions.first().cloned(),
+            workers: role_count(spec, GangRole::Worker),
+            servers: role_count(spec, GangRole::Ps),
             search: Some(SearchOutput::of(memory, view, search_input(&memory.tuning.tune))),
         }
     }
@@ -159,9 +169,16 @@ impl JobDetails {
             job_dir: spec.env.get(JOB_DIR_URL).cloned(),
             run_max: spec.limits.max_runtime,
             region: spec.machine.regions.first().cloned(),
+            workers: role_count(spec, GangRole::Worker),
+            servers: role_count(spec, GangRole::Ps),
             search: None,
         }
     }
+}
+
+fn role_count(spec: &Spec, role: GangRole) -> u32 {
+    let roles = spec.gang.iter().flat_map(|gang| &gang.roles);
+    roles.filter(|one| one.role == role).map(|one| one.count).sum()
 }
 
 fn program_of(spec: &Spec) -> Option<ClusterJob> {
@@ -189,6 +206,7 @@ pub async fn read(store: &StoreHandle, name: &str, now: Timestamp) -> Result<Job
             .meaning("nothing of it runs or bills")
             .hint("`lamp status` lists the jobs"));
     };
+    let summary = with_ranks(summary, &dir, now).await.map_err(fault)?;
     let details = Some(JobDetails::of(&summary, &spec.spec));
     Ok(JobView { details, ..JobView::of(dir.job(), &summary) })
 }
@@ -213,7 +231,7 @@ async fn list_tunings(
 }
 
 /// All jobs of the job root, the newest first. Jobs of the same name have their ids. The trials of
-/// a tuning are no jobs of their own here.
+/// a tuning, and the ranks of a gang, are no jobs of their own here.
 ///
 /// # Errors
 /// Fails when the job root is unreachable.
@@ -226,12 +244,13 @@ pub async fn list(store: &StoreHandle, now: Timestamp) -> Result<Vec<JobView>, F
     let read = stream::iter(jobs).map(|job| async move {
         let dir = JobDir::new(Arc::clone(store), job);
         // One unreadable job must not hide the others; `lamp status` says what is wrong with it.
-        let summary = Summary::read(&dir, now).await.ok().flatten()?;
-        Some(JobView::of(dir.job(), &summary))
+        Summary::read(&dir, now).await.ok().flatten()
     });
-    let mut views: Vec<JobView> =
+    let summaries: Vec<Summary> =
         read.buffer_unordered(READS_IN_FLIGHT).filter_map(std::future::ready).collect().await;
-    views.extend(tunings);
+    let rows = fold_gangs(summaries, now);
+    let rows = rows.iter().filter_map(|row| Some(JobView::of(&row.job.parse().ok()?, row)));
+    let mut views: Vec<JobView> = rows.chain(tunings).collect();
     views.sort_by(|one, other| (other.created, &other.here).cmp(&(one.created, &one.here)));
     let mut named: BTreeMap<String, usize> = BTreeMap::new();
     for view in &views {

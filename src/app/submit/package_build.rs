@@ -177,7 +177,7 @@ fn build(package: &Path, python: &UserPython, scratch: &Path, into: &Path) -> Re
 
 /// The folder that is built, and the name of the package.
 fn source_root(package: &Path) -> Result<(PathBuf, String), Fault> {
-    let refused = |what: String, hint: &str| {
+    let refused = |what: String, hint: String| {
         Fault::new(ExitCode::USAGE, what).meaning("nothing was started or billed").hint(hint)
     };
     let shown = package.display();
@@ -190,14 +190,20 @@ fn source_root(package: &Path) -> Result<(PathBuf, String), Fault> {
     if !package.join("__init__.py").is_file() {
         return Err(refused(
             format!("`{shown}` is no package: it has no `__init__.py`"),
-            "make it: `touch trainer/__init__.py`; `--package-path` names the package itself, and not the folder above it",
+            match package.is_dir() {
+                true => format!(
+                    "make it: `touch {}`; `--package-path` names the package itself, and not the folder above it",
+                    shell_word(&format!("{shown}/__init__.py"))
+                ),
+                false => "`--package-path` names the folder of the package".to_owned(),
+            },
         ));
     }
     match (package.parent(), package.file_name()) {
         (Some(root), Some(name)) => Ok((root.to_owned(), name.to_string_lossy().into_owned())),
         _ => Err(refused(
             format!("`{shown}` has no folder above it"),
-            "move it into a folder of its own",
+            "move it into a folder of its own".to_owned(),
         )),
     }
 }

@@ -11,19 +11,26 @@ use super::rank_place::{RankPlace, variables};
 use super::ray_engine::ray_environment;
 use crate::job::{ClusterJob, ClusterRole, ClusterTask, GangEngine, GangRole, GangSpec, TfCluster};
 
-/// The variables of a rank. Those that the user's own `env` sets are left out.
+/// The variables of a rank. Those that the user's own `env` sets are left out, but for a
+/// `TF_CONFIG` without machines, as a submitted job has: it gives the program.
 pub fn rank_environment(
     gang: &GangSpec,
     place: &RankPlace<'_>,
     user: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let mut env = aliases(place);
+    // The same on all machines, while `LAMP_JOB` is the job of this rank.
+    if let Some(leader) = gang.member.as_ref().map(|member| member.leader().to_string()) {
+        env.extend(variables([("SKYPILOT_TASK_ID", leader.clone()), ("DSTACK_RUN_NAME", leader)]));
+    }
     env.extend(torch(gang.engine, place));
-    env.extend(tensorflow(gang, place));
+    let program = user.get("TF_CONFIG").and_then(|text| TfCluster::program_alone(text));
+    let is_ours = |name: &str| name == "TF_CONFIG" && program.is_some();
+    env.extend(tensorflow(gang, place, program.clone().unwrap_or_default()));
     if gang.engine == GangEngine::Ray {
         env.extend(ray_environment(place));
     }
-    env.retain(|name, _| !user.contains_key(name));
+    env.retain(|name, _| !user.contains_key(name) || is_ours(name));
     env.extend(own(place));
     env
 }
@@ -98,10 +105,10 @@ fn aliases(place: &RankPlace<'_>) -> BTreeMap<String, String> {
     env
 }
 
-fn tensorflow(gang: &GangSpec, place: &RankPlace<'_>) -> BTreeMap<String, String> {
+fn tensorflow(gang: &GangSpec, place: &RankPlace<'_>, job: ClusterJob) -> BTreeMap<String, String> {
     let Some(member) = &gang.member else { return BTreeMap::new() };
     let role_of = |rank: u32| member.seats.get(rank as usize).map(|seat| seat.role);
-    let mut cluster = TfCluster { roles: Vec::new(), job: ClusterJob::default() };
+    let mut cluster = TfCluster { roles: Vec::new(), job };
     let roles = [GangRole::Chief, GangRole::Head, GangRole::Worker, GangRole::Ps];
     for role in roles.into_iter().chain([GangRole::Evaluator]) {
         let there = place.formation.members.iter().filter(|at| role_of(at.rank) == Some(role));
