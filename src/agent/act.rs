@@ -70,7 +70,7 @@ impl Agent {
     }
 
     /// Asks the workload for a checkpoint, unless a save is in progress. The upload runs beside the
-    /// loop.
+    /// loop. Without a signal to ask by, the newest complete checkpoint is uploaded at once.
     pub(crate) fn begin_save(&mut self, asked_by: &'static str) {
         let Some((checkpoints, spec)) =
             self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone())
@@ -80,7 +80,10 @@ impl Agent {
         // A signal that ends the workload is only for its end.
         let signal =
             spec.signal.as_deref().and_then(Signal::from_name).filter(|signal| signal.asks());
-        let Some((signal, workload)) = signal.zip(self.workload.clone()) else { return };
+        let Some((signal, workload)) = signal.zip(self.workload.clone()) else {
+            checkpoints.upload_soon();
+            return;
+        };
         let joined = self.saves.is_under_way();
         self.notices.save_asked(self.out.clock.now(), joined);
         if joined {

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use lamplighter::instance::NoticeKind;
-use lamplighter::job::Manifest;
+use lamplighter::job::{Manifest, Wish};
 use lamplighter::ports::Clock as _;
 
 use super::world::Played;
@@ -191,35 +191,47 @@ fn a_script_that_saves_every_five_minutes_is_kept_at_once_and_works_on() {
     });
 }
 
-/// What is whole when the notice comes is uploaded then, and says that the notice brought it.
+/// Its second save waits for the interval. Returns it as it is kept twenty seconds after `act`.
+async fn second_save_after(rig: &Rig, machine: &Played, act: impl AsyncFnOnce()) -> Manifest {
+    let out = rig.path("work").join("out");
+    std::fs::create_dir_all(&out).expect("writable");
+    let world = async {
+        for number in [1, 2] {
+            rig.clock.sleep(secs(60)).await;
+            save(&out, number);
+        }
+        rig.clock.sleep(secs(60)).await;
+        let first = newest(rig).await.expect("the first is kept");
+        assert_eq!(whole(&first), 1, "the second waits for its interval");
+        act().await;
+        // Requests are read every few seconds.
+        rig.clock.sleep(secs(20)).await;
+        assert!(!machine.has_ended());
+        newest(rig).await.expect("it is kept")
+    };
+    tokio::select! {
+        finish = machine.agent(rig, SPEC).run() => panic!("it works on: {finish:?}"),
+        kept = world => kept,
+    }
+}
+
 #[test]
-fn what_is_whole_does_not_wait_for_the_interval_once_there_is_a_notice() {
+fn notice_and_request_upload_the_newest_save_at_once() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
-        let out = rig.path("work").join("out");
-        std::fs::create_dir_all(&out).expect("writable");
-        let world = async {
-            for number in [1, 2] {
-                clock.sleep(secs(60)).await;
-                save(&out, number);
-            }
-            clock.sleep(secs(60)).await;
-            assert_eq!(
-                whole(&newest(&rig).await.expect("the first is kept")),
-                1,
-                "the second waits for its interval"
-            );
-            machine.notice(NoticeKind::Interruption, clock.now() + secs(120));
-            clock.sleep(secs(5)).await;
-            let kept = newest(&rig).await.expect("it is kept");
-            assert_eq!((whole(&kept), kept.asked_by.as_deref()), (2, Some("notice")));
-            assert!(!machine.has_ended());
+        let notice = async || machine.notice(NoticeKind::Interruption, clock.now() + secs(120));
+        let kept = second_save_after(&rig, &machine, notice).await;
+        assert_eq!((whole(&kept), kept.asked_by.as_deref()), (2, Some("notice")));
+
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let request = async || {
+            let asked = rig.dir().add_request(Wish::Checkpoint, "somebody", clock.now()).await;
+            asked.expect("the store takes it");
         };
-        tokio::select! {
-            finish = machine.agent(&rig, SPEC).run() => panic!("it works on: {finish:?}"),
-            () = world => {}
-        }
+        let kept = second_save_after(&rig, &machine, request).await;
+        assert_eq!((whole(&kept), kept.asked_by.as_deref()), (2, Some("request")));
     });
 }
 

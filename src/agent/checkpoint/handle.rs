@@ -66,6 +66,7 @@ impl Checkpoints {
             wake: Notify::new(),
             pace: Arc::new(RetryDelay::default()),
             hurry: AtomicBool::default(),
+            wished: AtomicBool::default(),
             uploading: Mutex::default(),
             bytes: AtomicU64::default(),
             troubles: Mutex::default(),
@@ -217,6 +218,13 @@ impl Checkpoints {
         if self.shared.hurry.swap(is_near, Ordering::Relaxed) != is_near && is_near {
             self.shared.wake.notify_one();
         }
+    }
+
+    /// Uploads the next complete checkpoint at once. A script that cannot be asked to save is not
+    /// disturbed.
+    pub fn upload_soon(&self) {
+        self.shared.wished.store(true, Ordering::Relaxed);
+        self.shared.wake.notify_one();
     }
 
     /// The 95th percentile of the uploads alone, and how long the present one still takes by it.

@@ -162,7 +162,8 @@ impl Worker {
         }
         (self.pending.is_some()
             || now >= self.not_before
-            || self.shared.hurry.load(Ordering::Relaxed))
+            || self.shared.hurry.load(Ordering::Relaxed)
+            || self.shared.wished.load(Ordering::Relaxed))
         .then_some(ripe)
     }
 
@@ -381,8 +382,10 @@ impl Worker {
 
     async fn upload(&mut self, ripe: CompleteSet) {
         let complete_at = self.now();
+        let why =
+            if self.shared.wished.swap(false, Ordering::Relaxed) { "request" } else { "notice" };
         let by_notice =
-            (self.pending.is_none() && complete_at < self.not_before).then(|| "notice".to_owned());
+            (self.pending.is_none() && complete_at < self.not_before).then(|| why.to_owned());
         // The rest of a kept checkpoint, after others were deleted, does not delay the next save.
         let adds = ripe.adds_to(&self.shared.kept().picture());
         self.not_before =

@@ -26,6 +26,8 @@ pub(crate) struct WorkerState {
     pub pace: Arc<RetryDelay>,
     /// Uploads do not wait for the interval: the machine may be gone before it ends.
     pub hurry: AtomicBool,
+    /// The next upload does not wait for the interval: a person or another rank asked for it.
+    pub wished: AtomicBool,
     /// When the present upload began, if no save was asked for.
     pub uploading: Mutex<Option<Duration>>,
     /// Size of the folder at the last look.

@@ -11,9 +11,9 @@ use crate::job::{CheckpointNo, Formation, Manifest, ManifestEntry, Wish};
 use crate::jobdir::{JobDir, layout};
 
 /// How long a rank waits until its own folder is uploaded, before the others read it. The agent
-/// waits 30 s for a folder whose writer was killed. A longer upload would hold all machines; a
-/// shorter wait gives the others an older step.
-const UPLOADED_WITHIN: Duration = Duration::from_secs(60);
+/// waits 30 s for a folder whose writer was killed. A longer upload would hold all machines; after
+/// a shorter wait, the others would begin at an older step than this rank.
+const UPLOADED_WITHIN: Duration = Duration::from_secs(300);
 
 /// How long a rank asks again for a file of the shared checkpoint. The others wait for it in their
 /// first collective, which fails after ten minutes.

@@ -98,14 +98,15 @@ impl Judge {
             self.count_useless(world, &id, over);
             self.count_saves(world, &id, over);
             // Uploads take longer on a bad line.
-            let reaches_store = ![
-                WorldFault::StoreDown,
-                WorldFault::StoreLossy,
-                WorldFault::MachineOffline,
-                WorldFault::RoleGone,
-            ]
-            .iter()
-            .any(|trouble| world.weather.is(*trouble));
+            let reaches_store = !world.is_cut_alone(&id, now)
+                && ![
+                    WorldFault::StoreDown,
+                    WorldFault::StoreLossy,
+                    WorldFault::MachineOffline,
+                    WorldFault::RoleGone,
+                ]
+                .iter()
+                .any(|trouble| world.weather.is(*trouble));
             // A running agent needs no sweeper: it has a steady clock and powers off by itself. An
             // agent that keeps dying cannot (seed 103706).
             let (runs, _) = Judge::host_truth(world, &id).unwrap_or_default();
@@ -226,7 +227,10 @@ impl Judge {
             runs && host.is_some_and(|host| host.state().crash_loop == 0 && !host.disk.is_full());
         let is =
             |troubles: &[WorldFault]| troubles.iter().any(|trouble| world.weather.is(*trouble));
-        let heeds = unhindered && !is(&AGENTS_TROUBLES) && !is(&[WorldFault::MetadataDown]);
+        let heeds = unhindered
+            && !is(&AGENTS_TROUBLES)
+            && !is(&[WorldFault::MetadataDown])
+            && !world.is_cut_alone(id, now);
         let silent = self.beats.get(&attempt).map(|(heard, ..)| now.saturating_sub(*heard));
         let is_silent = silent.is_some_and(|silent| silent > Duration::from_secs(60));
         let capped = kill_at.is_some_and(|cap| {

@@ -45,7 +45,9 @@ impl Judge {
         };
         let saved = working(&host).and_then(|start| own(start.truth()));
         let unkept = saved.filter(|step| self.landed.is_none_or(|kept| kept < *step));
-        let Some(step) = unkept.filter(|_| !over && self.is_calm(&host, now, SETTLED)) else {
+        let is_cut = world.is_cut_alone(id, now.saturating_sub(SETTLED));
+        let is_calm = !is_cut && self.is_calm(&host, now, SETTLED);
+        let Some(step) = unkept.filter(|_| !over && is_calm) else {
             self.unkept.remove(id);
             return;
         };
@@ -75,7 +77,8 @@ impl Judge {
         if self.noticed.get(&host.id).is_some_and(goes_sooner) {
             return;
         }
-        if can_save && self.is_calm(host, now, LATELY) {
+        let is_cut = world.is_cut_alone(&host.id, now.saturating_sub(LATELY));
+        if can_save && !is_cut && self.is_calm(host, now, LATELY) {
             self.noticed
                 .insert(host.id.clone(), Noticed { since: now, ahead, start, step: truth.step });
         } else {

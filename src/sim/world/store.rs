@@ -110,7 +110,10 @@ impl Line {
             key: key.to_owned(),
             cause: cause.to_owned().into(),
         };
-        if weather.is(self.cut_by) || weather.is(WorldFault::StoreDown) || self.is_cut_alone() {
+        if weather.is(self.cut_by)
+            || weather.is(WorldFault::StoreDown)
+            || self.world.is_cut_alone(&self.who, self.world.timeline.now())
+        {
             self.world.timeline.sleep(Duration::from_secs(dice.pick(&[0, 1, 5, 40]))).await;
             return Err(lost("the line is down"));
         }
@@ -128,15 +131,6 @@ impl Line {
             }
             _ => Ok(false),
         }
-    }
-
-    /// The machine of one rank does not reach the store, and the others do.
-    fn is_cut_alone(&self) -> bool {
-        let now = self.world.timeline.now();
-        self.world.gang().is_some_and(|gang| {
-            let rank = self.world.ec2.with(&self.who, |machine| machine.attempt());
-            rank.flatten().is_some_and(|(rank, _)| gang.is_offline(rank, now))
-        })
     }
 
     /// Why the store denies every call of this line.

@@ -205,6 +205,14 @@ impl World {
         self.gang.get()
     }
 
+    /// The machine of one rank does not reach the store, and the others do.
+    pub fn is_cut_alone(&self, machine: &str, at: Duration) -> bool {
+        self.gang().is_some_and(|gang| {
+            let rank = self.ec2.with(machine, |machine| machine.attempt());
+            rank.flatten().is_some_and(|(rank, _)| gang.is_offline(rank, at))
+        })
+    }
+
     /// From now on its job has several machines.
     pub fn begin_gang(&self, gang: GangWorld) {
         let _first = self.gang.set(gang);
