@@ -25,7 +25,6 @@ use crate::instance::Rates;
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::market::elapsed;
-use crate::wire::ObjectMeta;
 
 /// A drawing is a little wider. With more, the data of eight GPUs exceeds 200 KB.
 const POINTS: usize = 600;
@@ -119,11 +118,10 @@ impl AttemptSamples {
         if detail < self::detail(self.batches.len()) {
             self.batches.values_mut().for_each(|batch| batch.shrink(detail));
         }
-        let is_new = |batch: &ObjectMeta| !self.batches.contains_key(&batch.key);
-        let new: Vec<ObjectMeta> = listed.into_iter().filter(is_new).collect();
-        let tasks: Vec<Vec<ObjectMeta>> =
-            new.chunks(BATCHES_A_TASK).map(<[ObjectMeta]>::to_vec).collect();
-        let read = |task: Vec<ObjectMeta>| read_task(dir, task, detail);
+        let is_new = |batch: &String| !self.batches.contains_key(batch);
+        let new: Vec<String> = listed.into_iter().filter(is_new).collect();
+        let tasks: Vec<Vec<String>> = new.chunks(BATCHES_A_TASK).map(<[String]>::to_vec).collect();
+        let read = |task: Vec<String>| read_task(dir, task, detail);
         let mut read = std::pin::pin!(stream::iter(tasks).map(read).buffered(4));
         while let Some(found) = read.try_next().await? {
             self.batches.extend(found);
@@ -194,11 +192,11 @@ const DETAIL_OF_MANY: usize = 4;
 
 async fn read_task(
     dir: &JobDir,
-    task: Vec<ObjectMeta>,
+    task: Vec<String>,
     detail: usize,
 ) -> Result<Vec<(String, BatchPoints)>, JobDirError> {
-    let read = |batch: ObjectMeta| async move {
-        Ok::<_, JobDirError>((batch_bytes(dir, &batch).await?, batch.key))
+    let read = |batch: String| async move {
+        Ok::<_, JobDirError>((batch_bytes(dir, &batch).await?, batch))
     };
     let read: Vec<(Option<Bytes>, String)> =
         stream::iter(task).map(read).buffered(READS_IN_FLIGHT).try_collect().await?;

@@ -15,6 +15,9 @@ use sha2::{Digest as _, Sha256};
 use crate::job::{JobId, Receipt};
 use crate::wire::{append_cached, read_cached};
 
+/// A thread costs about as much as so many receipts.
+const LINES_A_THREAD: usize = 50;
+
 /// The file of one job root.
 #[derive(Debug, PartialEq)]
 pub struct EndedIndex {
@@ -54,13 +57,19 @@ fn encoded(receipts: &[Arc<Receipt>]) -> Vec<u8> {
     lines
 }
 
-fn decoded(lines: &[u8]) -> BTreeMap<JobId, Arc<Receipt>> {
-    lines
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-        .filter_map(|line| serde_json::from_slice::<Receipt>(line).ok())
-        .map(|receipt| (receipt.job.clone(), Arc::new(receipt)))
-        .collect()
+/// On all cores: a person waits for the first look.
+fn decoded(text: &[u8]) -> BTreeMap<JobId, Arc<Receipt>> {
+    let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let decode = |lines: &[&[u8]]| -> Vec<(JobId, Arc<Receipt>)> {
+        let receipts = lines.iter().filter_map(|line| serde_json::from_slice::<Receipt>(line).ok());
+        receipts.map(|receipt| (receipt.job.clone(), Arc::new(receipt))).collect()
+    };
+    std::thread::scope(|scope| {
+        let parts = lines.chunks(lines.len().div_ceil(cores).max(LINES_A_THREAD));
+        let threads: Vec<_> = parts.map(|part| scope.spawn(move || decode(part))).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).flatten().collect()
+    })
 }
 
 #[cfg(test)]

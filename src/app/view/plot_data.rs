@@ -9,7 +9,7 @@ use crate::app::unpack::{UNPACKED_MAX, unpacked};
 use crate::instance::{Rates, Reading, sample_rows};
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError, layout};
-use crate::wire::{ObjectMeta, StoreError};
+use crate::wire::StoreError;
 
 /// Reads in parallel: a day has about 300 batches.
 pub(crate) const READS_IN_FLIGHT: usize = 16;
@@ -195,7 +195,7 @@ pub async fn each_sample(
 ) -> Result<(), JobDirError> {
     let mut batches = batches(dir, attempt).await?;
     batches.drain(..batches.len().saturating_sub(newest));
-    let read = |batch: ObjectMeta| async move { batch_bytes(dir, &batch).await };
+    let read = |batch: String| async move { batch_bytes(dir, &batch).await };
     let mut read = std::pin::pin!(stream::iter(batches).map(read).buffered(READS_IN_FLIGHT));
     while let Some(piece) = read.try_next().await? {
         rows(&piece.unwrap_or_default()).into_iter().for_each(&mut take);
@@ -203,22 +203,16 @@ pub async fn each_sample(
     Ok(())
 }
 
-/// The batches of an attempt, oldest first. They never change.
-pub(crate) async fn batches(
-    dir: &JobDir,
-    attempt: AttemptNo,
-) -> Result<Vec<ObjectMeta>, JobDirError> {
-    let mut batches = dir.store().list(&layout::samples(dir.job(), attempt)).await?;
-    batches.sort_by(|one, other| one.key.cmp(&other.key));
-    Ok(batches)
+/// The keys of the batches of an attempt, oldest first. A batch never changes.
+pub(crate) async fn batches(dir: &JobDir, attempt: AttemptNo) -> Result<Vec<String>, JobDirError> {
+    let folder = layout::samples(dir.job(), attempt);
+    let names = dir.store().children(&folder).await?;
+    Ok(names.into_iter().map(|name| format!("{folder}{name}")).collect())
 }
 
 /// The packed bytes. `None`: it is gone, or is not a batch.
-pub(crate) async fn batch_bytes(
-    dir: &JobDir,
-    batch: &ObjectMeta,
-) -> Result<Option<Bytes>, JobDirError> {
-    match dir.store().get_at_most(&batch.key, UNPACKED_MAX).await {
+pub(crate) async fn batch_bytes(dir: &JobDir, batch: &str) -> Result<Option<Bytes>, JobDirError> {
+    match dir.store().get_at_most(batch, UNPACKED_MAX).await {
         Err(StoreError::Unfit { .. }) => Ok(None),
         read => Ok(read?),
     }
