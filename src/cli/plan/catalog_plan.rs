@@ -11,6 +11,7 @@
 use std::collections::BTreeSet;
 
 use super::first_plan;
+use super::gang_cost::{GangCost, gang_cost};
 use super::limit_check::OutOfReach;
 use super::plan_document::{PlanDocument, PlanSource};
 use super::text;
@@ -40,6 +41,7 @@ pub struct Shipped {
     notes: Vec<String>,
     /// Why `lamp run` would refuse it whatever AWS says.
     over_a_cap: Option<String>,
+    gang: Option<GangCost>,
 }
 
 impl Shipped {
@@ -68,7 +70,8 @@ impl Shipped {
             Ok(planned) => {
                 let notes = notes(&spec.spec, &planned.plan);
                 let over_a_cap = controller.cap_forbids(&planned.plan).map(|reason| reason.text);
-                Ok(Shipped { planned, spec: on_demand, fault, notes, over_a_cap })
+                let gang = gang_cost(context, &controller, &on_demand, &planned).await?;
+                Ok(Shipped { planned, spec: on_demand, fault, notes, over_a_cap, gang })
             }
             Err(none) => Err(instead(fault, &none, spec, &regions)),
         }
@@ -112,7 +115,8 @@ impl Shipped {
         context.printer.line(format!("\n{}\n", self.table(context.printer.columns(Stream::Out))));
         let hours = hours.map(|hours| hours.sentence(&self.planned.plan));
         let tuning = tuning.map(|tuning| tuning.for_plan());
-        for line in self.lines().into_iter().chain(tuning).chain(hours) {
+        let gang = self.gang.iter().map(|cost| cost.sentence.clone());
+        for line in gang.chain(self.lines()).chain(tuning).chain(hours) {
             context.printer.prose(2, line);
         }
         account_ready::warn(context, lacks, Some(self.planned.plan.offer.region.as_str()));
@@ -188,6 +192,7 @@ impl Shipped {
             cadence: None,
             out_of_reach: None,
             tuning: None,
+            gang: self.gang.as_ref(),
         }
     }
 

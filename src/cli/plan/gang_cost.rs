@@ -1,11 +1,25 @@
 //! The highest cost of a gang: the highest cost of one machine, times their number, for each kind
 //! of machine.
 
+use serde::Serialize;
+
 use super::first_plan;
 use crate::cli::{Context, Fault};
 use crate::controller::{Controller, Planned};
 use crate::job::{GangSpec, ResolvedSpec, machine_kinds};
 use crate::market::{Usd, UsdPerHour};
+
+/// The highest cost of all machines of a gang.
+#[derive(Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+pub struct GangCost {
+    /// `4`, or `2..4`.
+    pub nodes: String,
+    /// The most that all machines can cost together. Null: nothing bounds it.
+    pub most_usd: Option<Usd>,
+    #[serde(skip)]
+    pub sentence: String,
+}
 
 /// Machines of one kind.
 struct KindCost {
@@ -31,12 +45,12 @@ impl KindCost {
 ///
 /// # Errors
 /// If nothing is sold for a role with another machine than rank 0.
-pub async fn line(
+pub async fn gang_cost(
     context: &Context,
     controller: &Controller,
     spec: &ResolvedSpec,
     planned: &Planned,
-) -> Result<Option<String>, Fault> {
+) -> Result<Option<GangCost>, Fault> {
     let Some(gang) = &spec.spec.gang else { return Ok(None) };
     let mut kinds = Vec::new();
     for (role, machine, count) in machine_kinds(gang, &spec.spec.machine) {
@@ -52,15 +66,21 @@ pub async fn line(
         })?;
         kinds.push(KindCost::of(count, &planned));
     }
-    Ok(Some(text(gang, &kinds)))
+    Ok(Some(GangCost {
+        nodes: gang.nodes.to_string(),
+        most_usd: sum(&kinds),
+        sentence: text(gang, &kinds),
+    }))
+}
+
+fn sum(kinds: &[KindCost]) -> Option<Usd> {
+    kinds.iter().try_fold(Usd::ZERO, |sum, kind| Some(sum + kind.sum()?))
 }
 
 fn text(gang: &GangSpec, kinds: &[KindCost]) -> String {
     let machines = format!("{} machines work as one job, each rank a job of its own", gang.nodes);
-    let sums: Option<Vec<Usd>> = kinds.iter().map(KindCost::sum).collect();
-    let most = match sums {
-        Some(sums) => {
-            let all = sums.into_iter().fold(Usd::ZERO, |sum, one| sum + one).rounded_up();
+    let most = match sum(kinds).map(Usd::rounded_up) {
+        Some(all) => {
             let each =
                 |kind: &KindCost| Some(format!("{} x {}", kind.count, kind.most?.rounded_up()));
             let each: Vec<String> = kinds.iter().filter_map(each).collect();

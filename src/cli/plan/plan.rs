@@ -6,10 +6,11 @@ use super::catalog_plan::Shipped;
 use super::dry_run::{LaunchPermission, LaunchPermissions};
 use super::first_plan;
 use super::forecast::{self, Forecast};
+use super::gang_cost::gang_cost;
 use super::limit_check::OutOfReach;
 use super::plan_document::{PlanDocument, PlanSource};
 use super::preflight::{self, PreflightCheck, PreflightFacts, PreflightFinding, preflight};
-use super::{bid_text, check, checkpoint_cadence, gang_cost, saved_files, text};
+use super::{bid_text, check, checkpoint_cadence, saved_files, text};
 use crate::app::costs::hours_cost::{HoursCost, hours_of_work};
 use crate::app::drive;
 use crate::app::text::local_time;
@@ -115,7 +116,7 @@ pub async fn show(
     } else {
         cadence.as_ref().map_or(ExitCode::SUCCESS, checkpoint_cadence::CadenceShown::code)
     };
-    let gang_cost = gang_cost::line(context, &controller, &spec, &planned).await?;
+    let gang_cost = gang_cost(context, &controller, &spec, &planned).await?;
     if context.is_machine_output() {
         context.printer.json(&PlanDocument {
             source: source(plan),
@@ -153,10 +154,13 @@ pub async fn show(
             cadence: cadence.as_ref(),
             out_of_reach: out_of_reach.as_ref(),
             tuning: tuning.as_ref(),
+            gang: gang_cost.as_ref(),
         });
         return Ok(code);
     }
     out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
+    // First: the lines below are of one rank.
+    gang_cost.iter().for_each(|cost| context.printer.prose(2, &cost.sentence));
     for line in text::whole(
         &planned,
         &spec.spec,
@@ -166,9 +170,10 @@ pub async fn show(
         context.printer.prose(2, line);
     }
     let hours = HoursCost::of(&spec.spec, plan, hours);
-    gang_cost
+    tuning
+        .as_ref()
+        .map(TuningCost::for_plan)
         .into_iter()
-        .chain(tuning.as_ref().map(TuningCost::for_plan))
         .chain(hours.map(|hours| hours.sentence(plan)))
         .for_each(|line| context.printer.prose(2, line));
     if let Some(unknown) = exceeded.as_ref().and_then(bid_text::BidHistory::unknown) {

@@ -7,6 +7,7 @@ use super::bid_text::BidExceeded;
 use super::checkpoint_cadence::CadenceShown;
 use super::dry_run::LaunchPermission;
 use super::forecast::Forecast;
+use super::gang_cost::GangCost;
 use super::limit_check::OutOfReach;
 use crate::app::costs::hours_cost::HoursCost;
 use crate::cli::apply::caps_view::CapsShown;
@@ -80,6 +81,8 @@ pub struct PlanDocument<'a> {
     pub out_of_reach: Option<&'a OutOfReach>,
     /// With [tune]: all trials together.
     pub tuning: Option<&'a TuningCost>,
+    /// All machines of a gang. The other figures are of one rank.
+    pub gang: Option<&'a GangCost>,
 }
 
 /// Where the prices come from.

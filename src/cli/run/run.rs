@@ -20,10 +20,11 @@ use crate::cli::output::log_columns::LogColumns;
 use crate::cli::output::progress::with_progress;
 use crate::cli::plan::account_ready;
 use crate::cli::plan::first_plan;
+use crate::cli::plan::gang_cost::gang_cost;
 use crate::cli::plan::limit_check::OutOfReach;
 use crate::cli::plan::preflight::{self, PreflightFacts, preflight};
 use crate::cli::plan::submission::Submission;
-use crate::cli::plan::{checkpoint_cadence, gang_cost, plan, saved_files, text};
+use crate::cli::plan::{checkpoint_cadence, plan, saved_files, text};
 use crate::cli::shell::ctrl_c::{LeaveSignals, gone_before};
 use crate::cli::shell::job_root;
 use crate::cli::status::receipt;
@@ -198,8 +199,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         None => text::before_a_run(&planned),
     };
     lines.into_iter().for_each(|line| context.printer.note(line));
-    let gang_cost = gang_cost::line(context, &controller, spec, &planned).await?;
-    gang_cost.into_iter().for_each(|line| context.printer.note(line));
+    let gang_cost = gang_cost(context, &controller, spec, &planned).await?;
+    gang_cost.into_iter().for_each(|cost| context.printer.note(cost.sentence));
     context.printer.note(saved_files::line(&spec.spec));
     preflight::refuse(&findings)?;
     proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(context, &regions));
