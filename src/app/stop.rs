@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::find_job;
-use super::gang::ask_ranks::ask_ranks;
+use super::gang::ask_ranks::{AskedRanks, ask_ranks};
 use super::gang::gang_jobs;
 use super::record_errors;
 use super::release_kept;
@@ -16,7 +16,9 @@ use super::text::verb;
 use super::view::job_summary::Summary;
 use super::view::kept_machines;
 use super::{ExitCode, Fault};
-use crate::job::{CheckpointSpec, CheckpointSummary, JobId, NEVER_RESTS, Receipt, Wish};
+use crate::job::{
+    CheckpointSpec, CheckpointSummary, GangMember, JobId, NEVER_RESTS, Receipt, Wish,
+};
 use crate::jobdir::{Event, EventDetail, JobDir, JobDirError};
 use crate::market::{Span, UsdPerHour, elapsed};
 use crate::policy::Wishes;
@@ -58,6 +60,10 @@ pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<StopAns
     let workstation = session.workstation;
     let fault = |error| record_errors::record_fault(&error);
     if let Some(ended) = dir.receipt().await.map_err(fault)? {
+        if named != Named::No && asks_ranks_of_ended(session, &dir, wish).await {
+            let document = json!({ "job": dir.job(), "request": null, "wish": wish });
+            return Ok(StopAnswer::Over(ExitCode::SUCCESS, document));
+        }
         match named {
             Named::Itself => {}
             // A kept disk is deleted only when the user names its job.
@@ -184,8 +190,28 @@ pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<StopAns
 /// Asks the other ranks of a gang for the same. A rank that cannot be asked ends by itself: it
 /// finds that the gang cannot be complete.
 async fn ask_other_ranks(session: &Session<'_>, dir: &JobDir, wish: Wish) {
-    let Ok(Some(member)) = gang_jobs::member_of(dir).await else { return };
-    let mut others = gang_jobs::all_ranks(dir, &member);
+    if let Ok(Some(member)) = gang_jobs::member_of(dir).await {
+        ask_members(session, dir, &member, wish).await;
+    }
+}
+
+/// Rank 0 has ended, and stands for the others. Whether one of them still ran.
+async fn asks_ranks_of_ended(session: &Session<'_>, dir: &JobDir, wish: Wish) -> bool {
+    match gang_jobs::member_of(dir).await {
+        Ok(Some(member)) if member.rank == 0 => {
+            ask_members(session, dir, &member, wish).await.asks_any()
+        }
+        _ => false,
+    }
+}
+
+async fn ask_members(
+    session: &Session<'_>,
+    dir: &JobDir,
+    member: &GangMember,
+    wish: Wish,
+) -> AskedRanks {
+    let mut others = gang_jobs::all_ranks(dir, member);
     others.retain(|other| other.job() != dir.job());
     let found = ask_ranks(&others, wish, &session.workstation.name, session.clock).await;
     for (job, error) in &found.failed {
@@ -194,8 +220,10 @@ async fn ask_other_ranks(session: &Session<'_>, dir: &JobDir, wish: Wish) {
     found.asked.iter().for_each(|other| see_it_through(session, other, wish));
     let asked = found.asked.len();
     if asked > 0 {
-        session.note(format!("asked the other {asked} of its {} ranks too", member.seats.len()));
+        let ranks = member.seats.len();
+        session.note(format!("asked the other {asked} of its {ranks} ranks to {}", verb(wish)));
     }
+    found
 }
 
 /// The error when the newest job has ended and the user named none.

@@ -225,11 +225,14 @@ fn job_of_a_gang_shows_how_busy_each_rank_was() {
         attempts: 1,
         usd: Usd::ZERO,
         usd_per_hour: None,
+        ended: None,
     };
     let report = GangReport {
         ranks: vec![rank(1), rank(2)],
         epochs: Vec::new(),
         end: None,
+        same_output: false,
+        failed_rank: None,
         total_usd: Usd::ZERO,
         assembly: WaitCost::default(),
         held: WaitCost::default(),

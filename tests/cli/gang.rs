@@ -176,6 +176,33 @@ fn status_shows_a_gang_as_one_row() {
     assert!(rank.out.contains("g-r1-") && !rank.out.contains("epoch 1"), "{}", rank.out);
 }
 
+/// Its program would read the end of the gang only after the setup.
+#[test]
+fn rank_in_its_setup_ends_with_the_gang() {
+    let setup = "setup = \"case $LAMP_JOB in *-r1-*) sleep 600;; esac\"\nnodes = 2";
+    let place = place(6, "[gang]\nengine = \"env\"\njoin = \"10s\"", setup);
+    let (code, _, err) = end(place.start(&["run"]));
+    assert_ne!(code, 0, "{err}");
+    assert!(err.contains("rank 1 did not come within"), "{err}");
+    let leader = leader_id(&place);
+    assert!(err.contains(&format!("`lamp logs --rank 1 {leader}`")), "{err}");
+    let until = Instant::now() + PATIENCE;
+    let receipt = || {
+        let jobs = place.0.path().join("home/.local/state/lamplighter/jobs");
+        let jobs = std::fs::read_dir(jobs).expect("jobs").flatten();
+        let of = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("receipt.json")).ok();
+        let rank = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().contains("-r1-");
+        jobs.filter(rank).find_map(of)
+    };
+    while receipt().is_none() {
+        assert!(Instant::now() < until, "rank 1 prepares on, and bills");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let receipt: Value = serde_json::from_slice(&receipt().expect("a receipt")).expect("JSON");
+    assert_eq!(receipt["outcome"], "cancelled");
+    place.nothing_is_left();
+}
+
 /// A stopped gang goes on from the checkpoint of rank 0, on all ranks.
 #[test]
 fn stopped_gang_goes_on_with_all_its_ranks() {

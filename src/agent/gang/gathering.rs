@@ -100,7 +100,11 @@ impl RankState {
         self.insist("its readiness", || self.dir.create_ready(epoch, &ready)).await;
         self.say(format!("is ready for epoch {epoch}, at {}:{}", ready.host, ready.port));
         let began = self.ports.clock.mono();
-        let (mut could_form, mut looks, mut known) = (None, 0_u32, Vec::new());
+        if let Err(error) = self.end_if_interrupted_too_often(epoch, &[]).await {
+            self.say(format!("cannot see the earlier epochs: {error}"));
+        }
+        let (mut could_form, mut looks) = (None, 0_u32);
+        let mut others = OtherRanks::default();
         loop {
             tokio::select! {
                 biased;
@@ -111,7 +115,7 @@ impl RankState {
             let waited = self.ports.clock.mono().saturating_sub(began);
             let form_for = could_form
                 .map_or(Duration::ZERO, |since| self.ports.clock.mono().saturating_sub(since));
-            match self.look(epoch, (waited, limit.duration()), form_for, looks, &mut known).await {
+            match self.look(epoch, (waited, limit.duration()), form_for, looks, &mut others).await {
                 Ok(GatherLook::Wait { could_form: true }) => {
                     could_form.get_or_insert(self.ports.clock.mono());
                 }
@@ -146,7 +150,7 @@ impl RankState {
         (waited, limit): (Duration, Duration),
         could_form_for: Duration,
         looks: u32,
-        known: &mut Vec<GangReady>,
+        others: &mut OtherRanks,
     ) -> Result<GatherLook, JobDirError> {
         if let Some(end) = self.dir.end().await? {
             return Ok(GatherLook::over(Gathered::Ended(end)));
@@ -157,12 +161,13 @@ impl RankState {
         if let Some(formation) = self.dir.formation(epoch).await? {
             return Ok(GatherLook::over(Gathered::Formed(formation)));
         }
-        let ready = self.dir.ready_beside(epoch, known).await?;
-        known.clone_from(&ready);
+        let ready = self.dir.ready_beside(epoch, &others.ready).await?;
+        others.ready.clone_from(&ready);
         let facts = GatherFacts {
             nodes: self.gang.nodes,
             rank: self.rank(),
             ready: &ready,
+            gone: &others.gone,
             waited,
             limit,
             needs_rank_0: self.gang.saves == GangSaves::Rank0,
@@ -171,15 +176,15 @@ impl RankState {
         match judge_gather(&facts) {
             GatherVerdict::Form => self.form(epoch, ready).await.map(GatherLook::over),
             GatherVerdict::GiveUp { missing } => {
-                let text = missing_text(&missing, waited);
+                let text = others.ends.pop().unwrap_or_else(|| missing_text(&missing, waited));
                 self.end_gang(GangEndCause::Incomplete, None, missing, &text).await;
                 Ok(GatherLook::Wait { could_form: false })
             }
             GatherVerdict::Wait => {
                 if looks.is_multiple_of(MISSING_LOOK_EVERY) {
-                    self.look_for_missing(&ready, looks / MISSING_LOOK_EVERY).await?;
+                    self.look_for_missing(looks / MISSING_LOOK_EVERY, others).await?;
                 }
-                let all = ready.len() >= self.gang.nodes.max as usize;
+                let all = ready.len() + others.gone.len() >= self.gang.nodes.max as usize;
                 let few = ready.len() >= self.gang.nodes.min as usize && waited >= limit;
                 Ok(GatherLook::Wait { could_form: all || few })
             }
@@ -187,16 +192,7 @@ impl RankState {
     }
 
     async fn form(&self, epoch: u32, ready: Vec<GangReady>) -> Result<Gathered, JobDirError> {
-        let earlier = self.earlier(epoch).await?;
-        let spec = &self.resolved.spec;
-        let budget = judge_budget(&earlier, &ready, &self.retries(), &spec.interruptions);
-        if budget == EpochBudget::InterruptionsSpent {
-            let text = format!(
-                "more interruptions than the {} that `interruptions.max` allows",
-                spec.interruptions.max
-            );
-            self.end_gang(GangEndCause::Interrupted, None, Vec::new(), &text).await;
-        }
+        self.end_if_interrupted_too_often(epoch, &ready).await?;
         if let Some(end) = self.dir.end().await? {
             return Ok(Gathered::Ended(end));
         }
@@ -214,6 +210,26 @@ impl RankState {
         Ok(Gathered::Formed(formed.unwrap_or(formation)))
     }
 
+    /// A wait for a replacement costs money, so a gang without one more interruption ends at once.
+    /// `ready`: the ranks of this epoch so far.
+    async fn end_if_interrupted_too_often(
+        &self,
+        epoch: u32,
+        ready: &[GangReady],
+    ) -> Result<(), JobDirError> {
+        let earlier = self.earlier(epoch).await?;
+        let interruptions = &self.resolved.spec.interruptions;
+        let budget = judge_budget(&earlier, ready, &self.retries(), interruptions);
+        if budget == EpochBudget::InterruptionsSpent {
+            let text = format!(
+                "more interruptions than the {} that `interruptions.max` allows",
+                interruptions.max
+            );
+            self.end_gang(GangEndCause::Interrupted, None, Vec::new(), &text).await;
+        }
+        Ok(())
+    }
+
     /// The epochs before this one.
     pub(super) async fn earlier(&self, epoch: u32) -> Result<Vec<EpochRecord>, JobDirError> {
         let mut found = Vec::new();
@@ -224,21 +240,38 @@ impl RankState {
     }
 
     /// A missing rank whose job has ended does not come: the wait for it would only cost money.
-    async fn look_for_missing(&self, ready: &[GangReady], turn: u32) -> Result<(), JobDirError> {
-        let ranks: Vec<u32> = ready.iter().map(|member| member.rank).collect();
-        let missing = missing_ranks(self.gang.nodes, &ranks);
+    async fn look_for_missing(
+        &self,
+        turn: u32,
+        others: &mut OtherRanks,
+    ) -> Result<(), JobDirError> {
+        let ready = others.ready.iter().map(|member| member.rank);
+        let known: Vec<u32> = ready.chain(others.gone.iter().copied()).collect();
+        let missing = missing_ranks(self.gang.nodes, &known);
         if missing.is_empty() {
             return Ok(());
         }
         let rank = missing[turn as usize % missing.len()];
         let Some(why) = self.has_ended(rank).await? else { return Ok(()) };
-        let left = self.gang.nodes.max.saturating_sub(1);
+        let text = format!("rank {rank} does not come back: its job {why}");
+        others.gone.push(rank);
+        let left = self.gang.nodes.max.saturating_sub(others.gone.len() as u32);
         if left < self.gang.nodes.min {
-            let text = format!("rank {rank} does not come back: its job {why}");
-            self.end_gang(GangEndCause::Stopped, None, vec![rank], &text).await;
+            self.end_gang(GangEndCause::Stopped, None, others.gone.clone(), &text).await;
         }
+        others.ends.push(text);
         Ok(())
     }
+}
+
+/// The other ranks, as far as they were seen in this wait.
+#[derive(Default)]
+struct OtherRanks {
+    ready: Vec<GangReady>,
+    /// Their jobs have ended.
+    gone: Vec<u32>,
+    /// A sentence for each of those.
+    ends: Vec<String>,
 }
 
 enum GatherLook {

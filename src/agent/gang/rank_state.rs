@@ -7,8 +7,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::job::{
-    AttemptNo, EpochCause, EpochOver, GangEnd, GangEndCause, GangMember, GangSpec, JobId,
-    RECORD_FORMAT, RankMark, ResolvedSpec, RetriesSpec, Wish,
+    AttemptNo, AttemptPhase, EpochCause, EpochOver, GangEnd, GangEndCause, GangMember, GangSpec,
+    JobId, RECORD_FORMAT, RankMark, ResolvedSpec, RetriesSpec, Wish,
 };
 use crate::jobdir::{GangDir, JobDir, JobDirError};
 use crate::ports::{Clock, Files, RankHost, Store};
@@ -176,6 +176,25 @@ impl RankState {
             text: text.to_owned(),
         };
         self.insist("the end of the gang", || self.dir.create_end(&end)).await;
+        for rank in (0..self.gang.nodes.max).filter(|rank| *rank != self.rank()) {
+            if self.has_not_begun(rank).await == Ok(true) {
+                self.ask(rank, Wish::Cancel).await;
+            }
+        }
+    }
+
+    /// The machine of this rank boots or prepares. Its program, which would read the end of the
+    /// gang, runs only after that.
+    async fn has_not_begun(&self, rank: u32) -> Result<bool, ()> {
+        let dir = self.job_of(rank);
+        if self.has_ended(rank).await.map_err(drop)?.is_some() {
+            return Ok(false);
+        }
+        let Some(last) = dir.attempts().await.map_err(drop)?.pop() else { return Ok(true) };
+        let status = dir.status(last).await.map_err(drop)?;
+        Ok(status.is_none_or(|status| {
+            matches!(status.phase, AttemptPhase::Preparing | AttemptPhase::Setup)
+        }))
     }
 
     /// Leaves a request; it only helps, so a failure is told and not repeated.

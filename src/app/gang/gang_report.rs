@@ -6,10 +6,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::gang_jobs::all_ranks;
+use super::same_output::print_the_same;
 use crate::app::text::{counted, local_time};
 use crate::app::view::job_summary::Summary;
 use crate::job::{
-    EpochCause, EpochRecord, GangEnd, GangMember, GangReady, JobId, JobState, Receipt, ResolvedSpec,
+    EpochCause, EpochRecord, GangEnd, GangEndCause, GangMember, GangReady, JobId, JobState,
+    Receipt, ResolvedSpec,
 };
 use crate::jobdir::{GangDir, JobDir, JobDirError};
 use crate::market::{Span, Usd, UsdPerHour};
@@ -22,6 +24,11 @@ pub struct GangReport {
     pub epochs: Vec<EpochReport>,
     /// Why the gang is over; `None`: it is not.
     pub end: Option<String>,
+    /// Rank 0 and rank 1 print the same lines.
+    pub same_output: bool,
+    /// The rank other than 0 whose log says why it failed.
+    #[serde(skip)]
+    pub failed_rank: Option<u32>,
     pub total_usd: Usd,
     /// The wait of ranks for the first formation.
     pub assembly: WaitCost,
@@ -49,6 +56,9 @@ pub struct RankReport {
     pub usd: Usd,
     /// The price of its last machine. `None`: it had none.
     pub usd_per_hour: Option<UsdPerHour>,
+    /// When its job ended.
+    #[serde(skip)]
+    pub ended: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -72,12 +82,18 @@ impl GangReport {
         let Some(member) = spec.as_ref().and_then(|spec| spec.member()) else { return Ok(None) };
         let gang = GangDir::new(Arc::clone(dir.store()), member.leader().clone());
         let mut ranks = Vec::new();
-        for (rank, of) in all_ranks(dir, member).iter().enumerate() {
+        let dirs = all_ranks(dir, member);
+        let same_output = match dirs.as_slice() {
+            [first, second, ..] => print_the_same(first, second).await,
+            _ => false,
+        };
+        for (rank, of) in dirs.iter().enumerate() {
             ranks.push(rank_report(member, rank, of, now).await?);
         }
         let (mut epochs, mut records) = (Vec::new(), Vec::new());
         let rates = ranks.iter().map(|rank: &RankReport| rank.usd_per_hour).collect();
-        let mut times = EpochTimes { rates, ..EpochTimes::default() };
+        let ends = ranks.iter().map(|rank: &RankReport| rank.ended).collect();
+        let mut times = EpochTimes { rates, ends, ..EpochTimes::default() };
         let end = gang.end().await?;
         for epoch in gang.epochs().await? {
             let record = gang.record(epoch).await?;
@@ -90,9 +106,26 @@ impl GangReport {
             epochs.push(epoch_report(*epoch, record, later));
         }
         let total_usd = ranks.iter().map(|rank| rank.usd).sum();
+        let failed = end.as_ref().filter(|end| end.because != GangEndCause::Done);
+        let failed_rank = failed.and_then(|end| {
+            let last = records.last().and_then(|(_, record)| record.over.as_ref());
+            let over = last.filter(|over| over.because == EpochCause::Failed);
+            end.missing.first().copied().or(over.map(|over| over.rank))
+        });
+        let failed_rank = failed_rank.filter(|rank| *rank > 0);
         let end = end.map(|end| end.text);
         let EpochTimes { assembly, held, tail, .. } = times;
-        Ok(Some(GangReport { ranks, epochs, end, total_usd, assembly, held, tail }))
+        Ok(Some(GangReport {
+            ranks,
+            epochs,
+            end,
+            same_output,
+            failed_rank,
+            total_usd,
+            assembly,
+            held,
+            tail,
+        }))
     }
 
     /// Lines for a person.
@@ -116,7 +149,16 @@ impl GangReport {
         }
         lines.extend(self.epochs.iter().map(EpochReport::line));
         lines.extend(self.time_lines().iter().map(|line| format!("  {line}")));
+        if self.same_output {
+            lines.push(
+                "  ranks 0 and 1 print the same: if the script does not divide the work by its rank, each machine does all of it"
+                    .to_owned(),
+            );
+        }
         lines.extend(self.end.iter().map(|end| format!("  over: {end}")));
+        if let Some((rank, first)) = self.failed_rank.zip(self.ranks.first()) {
+            lines.push(format!("  `lamp logs --rank {rank} {}` shows what it printed", first.job));
+        }
         lines
     }
 }
@@ -179,6 +221,7 @@ async fn rank_report(
         attempts,
         usd,
         usd_per_hour: plan.map(|plan| plan.offer.hourly()),
+        ended: receipt.map(|receipt| receipt.ended),
     })
 }
 
@@ -202,6 +245,7 @@ fn epoch_report(epoch: u32, record: &EpochRecord, later: &[GangReady]) -> EpochR
 struct EpochTimes {
     /// By rank.
     rates: Vec<Option<UsdPerHour>>,
+    ends: Vec<Option<Timestamp>>,
     assembly: WaitCost,
     held: WaitCost,
     tail: WaitCost,
@@ -219,8 +263,8 @@ impl EpochTimes {
         let until = record.formation.as_ref().map(|formed| formed.at);
         let until = until.or(record.over.as_ref().map(|over| over.at)).or(end.map(|end| end.at));
         if let Some(until) = until {
-            let waits = ready.iter().map(|member| (member.rank, between(member.at, until)));
-            let cost = self.cost_of(waits);
+            let waits = ready.iter().map(|member| (member.rank, member.at));
+            let cost = self.cost_of(waits, until);
             let wait = if epoch == 1 { &mut self.assembly } else { &mut self.held };
             wait.add(cost);
         }
@@ -228,17 +272,18 @@ impl EpochTimes {
         let over = record.over.as_ref().map(|over| over.at).or(end.map(|end| end.at));
         if let Some(over) = over.filter(|_| record.over.as_ref().is_none_or(is_done)) {
             let marks = gang.done_marks(epoch).await?;
-            let waits = marks.iter().map(|mark| (mark.rank, between(mark.at, over)));
-            let cost = self.cost_of(waits);
+            let cost = self.cost_of(marks.iter().map(|mark| (mark.rank, mark.at)), over);
             self.tail.add(cost);
         }
         Ok(())
     }
 
-    /// `waits`: each rank and how long it waited.
-    fn cost_of(&self, waits: impl Iterator<Item = (u32, Span)>) -> WaitCost {
+    /// `waits`: each rank, and since when it waited. It ends with its machine at the latest.
+    fn cost_of(&self, waits: impl Iterator<Item = (u32, Timestamp)>, until: Timestamp) -> WaitCost {
         let mut all = WaitCost::default();
-        for (rank, time) in waits {
+        for (rank, since) in waits {
+            let end = self.ends.get(rank as usize).copied().flatten();
+            let time = between(since, end.map_or(until, |end| end.min(until)));
             let rate = self.rates.get(rank as usize).copied().flatten();
             let usd = rate.map_or(Usd::ZERO, |rate| rate.cost_of(time.duration()));
             all.add(WaitCost { time, usd });
@@ -265,9 +310,13 @@ mod tests {
     #[test]
     fn waits_cost_the_price_of_each_machine() {
         let rate = |usd: &str| Some(UsdPerHour::new(usd.parse().unwrap()));
-        let times = EpochTimes { rates: vec![rate("$1"), rate("$3"), None], ..Default::default() };
-        let wait = |rank: u32, minutes: u64| (rank, Span::from_secs(60 * minutes));
-        let cost = times.cost_of([wait(0, 30), wait(1, 20), wait(2, 10)].into_iter());
+        let at = |minute: i64| Timestamp::from_second(minute * 60).unwrap();
+        let rates = vec![rate("$1"), rate("$3"), None];
+        // A wait ends with its machine.
+        let ends = vec![None, Some(at(50)), Some(at(90))];
+        let times = EpochTimes { rates, ends, ..Default::default() };
+        let since = [(0, at(30)), (1, at(30)), (2, at(50))];
+        let cost = times.cost_of(since.into_iter(), at(60));
         assert_eq!(cost.time, Span::from_secs(3600));
         assert_eq!(cost.usd, "$1.5".parse().unwrap());
     }

@@ -4,3 +4,4 @@ pub mod ask_ranks;
 pub mod gang_jobs;
 pub mod gang_report;
 pub mod gang_rows;
+mod same_output;

@@ -17,6 +17,8 @@ pub struct GatherFacts<'a> {
     pub rank: u32,
     /// The ranks that are ready, in order.
     pub ready: &'a [GangReady],
+    /// The ranks whose jobs have ended: they do not come.
+    pub gone: &'a [u32],
     pub waited: Duration,
     /// How long it waits for all: `join` at the start, `hold` later.
     pub limit: Duration,
@@ -41,7 +43,8 @@ pub enum GatherVerdict {
 pub fn judge_gather(facts: &GatherFacts<'_>) -> GatherVerdict {
     let ready: Vec<u32> = facts.ready.iter().map(|member| member.rank).collect();
     let missing = missing_ranks(facts.nodes, &ready);
-    let is_late = facts.waited >= facts.limit;
+    let is_complete = missing.iter().all(|rank| facts.gone.contains(rank));
+    let is_late = facts.waited >= facts.limit || is_complete;
     let is_enough = ready.len() >= facts.nodes.min as usize
         && (!facts.needs_rank_0 || ready.first() == Some(&0));
     if !(missing.is_empty() || is_late && is_enough) {
@@ -119,10 +122,20 @@ mod tests {
     use crate::job::{AttemptNo, RECORD_FORMAT};
 
     fn gather(nodes: &str, ready: &[u32], rank: u32, waited: u64) -> GatherVerdict {
+        gather_without(nodes, ready, &[], (rank, waited))
+    }
+
+    fn gather_without(
+        nodes: &str,
+        ready: &[u32],
+        gone: &[u32],
+        (rank, waited): (u32, u64),
+    ) -> GatherVerdict {
         judge_gather(&GatherFacts {
             nodes: nodes.parse().unwrap(),
             rank,
             ready: &formation_members(ready),
+            gone,
             waited: Duration::from_secs(waited),
             limit: Duration::from_secs(600),
             needs_rank_0: true,
@@ -152,6 +165,15 @@ mod tests {
         assert_eq!(gather("2..3", &[1, 2], 1, 600), GatherVerdict::GiveUp { missing });
         let missing = vec![0, 2];
         assert_eq!(gather("2..3", &[1], 1, 600), GatherVerdict::GiveUp { missing });
+    }
+
+    #[test]
+    fn rank_that_has_ended_is_not_waited_for() {
+        assert_eq!(gather_without("2..3", &[0, 1], &[2], (0, 1)), GatherVerdict::Form);
+        assert_eq!(gather_without("2..4", &[0, 1], &[2], (0, 1)), GatherVerdict::Wait);
+        let missing = vec![1];
+        assert_eq!(gather_without("2", &[0], &[1], (0, 1)), GatherVerdict::GiveUp { missing });
+        assert_eq!(gather_without("2", &[0], &[], (0, 1)), GatherVerdict::Wait);
     }
 
     fn failed(because: EpochCause, exit: Option<i32>) -> EpochRecord {
