@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::rank_state::RankState;
+use super::shared_checkpoint::UPLOADED_WITHIN;
 use crate::job::{
     CheckpointNo, EpochCause, EpochRecord, Formation, GangEnd, GangEndCause, GangReady, GangSaves,
     RECORD_FORMAT, Wish,
@@ -22,7 +23,7 @@ const SAVE_WITHIN: Duration = Duration::from_secs(60);
 
 /// A rank is kept so much longer than it waits: it uploads its checkpoint first, and reads the
 /// records of the others at the end. Shorter ends it as idle before its wait is over.
-const KEEP_MORE: Duration = Duration::from_secs(180);
+const KEEP_MORE: Duration = UPLOADED_WITHIN.saturating_add(Duration::from_secs(120));
 
 /// The result of the wait.
 pub(super) enum Gathered {
@@ -176,7 +177,9 @@ impl RankState {
         match judge_gather(&facts) {
             GatherVerdict::Form => self.form(epoch, ready).await.map(GatherLook::over),
             GatherVerdict::GiveUp { missing } => {
-                let text = others.ends.pop().unwrap_or_else(|| missing_text(&missing, waited));
+                let all_ended = missing.iter().all(|rank| others.gone.contains(rank));
+                let told = others.ends.pop().filter(|_| all_ended);
+                let text = told.unwrap_or_else(|| missing_text(&missing, waited));
                 self.end_gang(GangEndCause::Incomplete, None, missing, &text).await;
                 Ok(GatherLook::Wait { could_form: false })
             }
@@ -210,8 +213,8 @@ impl RankState {
         Ok(Gathered::Formed(formed.unwrap_or(formation)))
     }
 
-    /// A wait for a replacement costs money, so a gang without one more interruption ends at once.
-    /// `ready`: the ranks of this epoch so far.
+    /// Ends a gang that has used up its interruptions, before it pays for the wait for a
+    /// replacement. `ready`: the ranks of this epoch so far.
     async fn end_if_interrupted_too_often(
         &self,
         epoch: u32,
@@ -270,7 +273,7 @@ struct OtherRanks {
     ready: Vec<GangReady>,
     /// Their jobs have ended.
     gone: Vec<u32>,
-    /// A sentence for each of those.
+    /// Why each of them does not come, in a sentence.
     ends: Vec<String>,
 }
 

@@ -88,12 +88,12 @@ impl RankRun {
         self.find_engine().await;
         loop {
             if let Some(end) = state.insist("the end of the gang", || state.dir.end()).await {
-                return self.finish(&end);
+                return self.finish(&end).await;
             }
             let epoch = state.open_epoch().await;
             match state.gather(epoch).await {
                 Gathered::Superseded => {}
-                Gathered::Ended(end) => return self.finish(&end),
+                Gathered::Ended(end) => return self.finish(&end).await,
                 Gathered::ToldToEnd => {
                     self.leave(epoch).await;
                     return TOLD;
@@ -126,8 +126,11 @@ impl RankRun {
         }
     }
 
-    fn finish(&self, end: &GangEnd) -> i32 {
+    async fn finish(&self, end: &GangEnd) -> i32 {
         self.state.say(format!("the gang is over: {}", end.text));
+        if end.rank == self.state.rank() {
+            self.state.stop_unready().await;
+        }
         match end.because {
             GangEndCause::Done => 0,
             _ => end.exit.unwrap_or(1),
@@ -418,6 +421,7 @@ impl RankRun {
         let text = format!("rank {} finished", self.state.rank());
         self.state.end_gang(GangEndCause::Done, None, Vec::new(), &text).await;
         self.over(formation, EpochCause::Done, None, &text).await;
+        self.state.stop_unready().await;
     }
 
     /// A finished rank waits for the others, since a restart would need it; at most `tail`.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use jiff::Timestamp;
 
 use crate::job::{
@@ -73,6 +74,10 @@ pub async fn read_resolved(
         }
     }
 }
+
+/// How long a rank that has ended the gang asks the others. It only helps, and its own machine
+/// bills meanwhile.
+const ASKED_WITHIN: Duration = Duration::from_secs(20);
 
 /// The program of one rank.
 pub(super) struct RankState {
@@ -176,22 +181,36 @@ impl RankState {
             text: text.to_owned(),
         };
         self.insist("the end of the gang", || self.dir.create_end(&end)).await;
-        for rank in (0..self.gang.nodes.max).filter(|rank| *rank != self.rank()) {
-            if self.has_not_begun(rank).await == Ok(true) {
-                self.ask(rank, Wish::Cancel).await;
+    }
+
+    /// Stops the ranks whose machines boot or prepare: their programs, which would read the end of
+    /// the gang, do not run yet. The rank that has ended the gang asks them.
+    pub async fn stop_unready(&self) {
+        let asked = (0..self.gang.nodes.max).map(|rank| async move {
+            if rank != self.rank() && matches!(self.has_not_begun(rank).await, Ok(true)) {
+                self.ask(rank, Wish::Stop).await;
             }
+        });
+        tokio::select! {
+            _all = join_all(asked) => {}
+            () = self.ports.host.told_to_end() => {}
+            () = self.ports.clock.sleep(ASKED_WITHIN) => {}
         }
     }
 
-    /// The machine of this rank boots or prepares. Its program, which would read the end of the
-    /// gang, runs only after that.
-    async fn has_not_begun(&self, rank: u32) -> Result<bool, ()> {
+    async fn has_not_begun(&self, rank: u32) -> Result<bool, JobDirError> {
         let dir = self.job_of(rank);
-        if self.has_ended(rank).await.map_err(drop)?.is_some() {
+        if dir.spec().await?.is_none() || self.has_ended(rank).await?.is_some() {
             return Ok(false);
         }
-        let Some(last) = dir.attempts().await.map_err(drop)?.pop() else { return Ok(true) };
-        let status = dir.status(last).await.map_err(drop)?;
+        let Some(last) = dir.attempts().await?.pop() else { return Ok(true) };
+        // An agent that starts again prepares, and its program may have run before.
+        let epoch = self.dir.epochs().await?.pop().unwrap_or(1);
+        let ready = self.dir.ready(epoch).await?;
+        if ready.iter().any(|member| member.rank == rank && member.attempt == last) {
+            return Ok(false);
+        }
+        let status = dir.status(last).await?;
         Ok(status.is_none_or(|status| {
             matches!(status.phase, AttemptPhase::Preparing | AttemptPhase::Setup)
         }))

@@ -12,8 +12,8 @@ use crate::jobdir::{JobDir, layout};
 
 /// How long a rank waits until its own folder is uploaded, before the others read it. The agent
 /// waits 30 s for a folder whose writer was killed. A longer upload would hold all machines; after
-/// a shorter wait, the others would begin at an older step than this rank.
-const UPLOADED_WITHIN: Duration = Duration::from_secs(300);
+/// a shorter wait, the others would begin at an older step than this rank. `hold` may be shorter.
+pub(super) const UPLOADED_WITHIN: Duration = Duration::from_secs(300);
 
 /// How long a rank asks again for a file of the shared checkpoint. The others wait for it in their
 /// first collective, which fails after ten minutes.
@@ -86,13 +86,14 @@ impl RankState {
         }
         let before = newest.map(|manifest| manifest.number);
         self.ask(self.rank(), Wish::Checkpoint).await;
-        let mut until = self.ports.clock.mono() + UPLOADED_WITHIN;
+        let within = UPLOADED_WITHIN.min(self.gang.hold.duration());
+        let mut until = self.ports.clock.mono() + within;
         while self.ports.clock.mono() < until {
             match own.newest_checkpoint().await {
                 Ok(now) if now.as_ref().map(|manifest| manifest.number) > before => return,
                 Ok(_) => {}
                 // Every rank waits for the store. The agent uploads when it is back.
-                Err(_) => until = self.ports.clock.mono() + UPLOADED_WITHIN,
+                Err(_) => until = self.ports.clock.mono() + within,
             }
             tokio::select! {
                 biased;
