@@ -81,7 +81,7 @@ impl Agent {
         let signal =
             spec.signal.as_deref().and_then(Signal::from_name).filter(|signal| signal.asks());
         let Some((signal, workload)) = signal.zip(self.workload.clone()) else {
-            checkpoints.upload_soon();
+            checkpoints.upload_soon(asked_by);
             return;
         };
         let joined = self.saves.is_under_way();

@@ -66,7 +66,7 @@ impl Checkpoints {
             wake: Notify::new(),
             pace: Arc::new(RetryDelay::default()),
             hurry: AtomicBool::default(),
-            wished: AtomicBool::default(),
+            wished: Mutex::default(),
             uploading: Mutex::default(),
             bytes: AtomicU64::default(),
             troubles: Mutex::default(),
@@ -222,8 +222,8 @@ impl Checkpoints {
 
     /// Uploads the next complete checkpoint at once. A script that cannot be asked to save is not
     /// disturbed.
-    pub fn upload_soon(&self) {
-        self.shared.wished.store(true, Ordering::Relaxed);
+    pub fn upload_soon(&self, asked_by: &'static str) {
+        *self.shared.wished() = Some(asked_by);
         self.shared.wake.notify_one();
     }
 

@@ -163,7 +163,7 @@ impl Worker {
         (self.pending.is_some()
             || now >= self.not_before
             || self.shared.hurry.load(Ordering::Relaxed)
-            || self.shared.wished.load(Ordering::Relaxed))
+            || self.shared.wished().is_some())
         .then_some(ripe)
     }
 
@@ -382,8 +382,7 @@ impl Worker {
 
     async fn upload(&mut self, ripe: CompleteSet) {
         let complete_at = self.now();
-        let why =
-            if self.shared.wished.swap(false, Ordering::Relaxed) { "request" } else { "notice" };
+        let why = self.shared.wished().take().unwrap_or("notice");
         let by_notice =
             (self.pending.is_none() && complete_at < self.not_before).then(|| why.to_owned());
         // The rest of a kept checkpoint, after others were deleted, does not delay the next save.

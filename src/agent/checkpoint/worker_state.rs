@@ -26,8 +26,8 @@ pub(crate) struct WorkerState {
     pub pace: Arc<RetryDelay>,
     /// Uploads do not wait for the interval: the machine may be gone before it ends.
     pub hurry: AtomicBool,
-    /// The next upload does not wait for the interval: a person or another rank asked for it.
-    pub wished: AtomicBool,
+    /// The one who asked for an upload that does not wait for the interval.
+    pub wished: Mutex<Option<&'static str>>,
     /// When the present upload began, if no save was asked for.
     pub uploading: Mutex<Option<Duration>>,
     /// Size of the folder at the last look.
@@ -82,6 +82,10 @@ impl WorkerState {
             .lock()
             .expect("no code panics while it holds it: it is only set and cloned")
             .clone()
+    }
+
+    pub(crate) fn wished(&self) -> MutexGuard<'_, Option<&'static str>> {
+        self.wished.lock().expect("it is only read and set")
     }
 
     pub(crate) fn ends(&self) -> MutexGuard<'_, WorkloadEnds> {
