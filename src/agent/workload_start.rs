@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::agent::Agent;
 use super::gang::RANK_PROGRAM;
 use super::startup::attempt::{AGENT_STATE_FILE, Mode};
-use super::startup::environment::{TrialPlace, WorkloadPaths, environment, hostfile};
+use super::startup::environment::{RankOf, TrialPlace, WorkloadPaths, environment, hostfile};
 use super::startup::fetch_status::ROOM_WITHIN;
 use super::timers::RunTime;
 use super::watch_workload;
@@ -188,6 +188,10 @@ impl Agent {
             resumed: resume.is_some(),
             resume_step: resume.and_then(|summary| summary.step),
             gpus: self.watching.gpu_count(),
+            rank: attempt.resolved.member().map(|member| RankOf {
+                rank: member.rank,
+                nodes: u32::try_from(member.seats.len()).unwrap_or(u32::MAX),
+            }),
         };
         Launch {
             name: format!("{}-{}-{}", attempt.job(), attempt.no, self.state.start),

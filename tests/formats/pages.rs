@@ -45,6 +45,7 @@ fn the_environment_page_lists_exactly_what_the_workload_gets() {
         resumed: true,
         resume_step: Some(1.0),
         gpus: Some(1),
+        rank: None,
     };
     let set: BTreeSet<String> = environment(&place, &BTreeMap::new()).into_keys().collect();
     let page = text("docs/environment.md");

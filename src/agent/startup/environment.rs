@@ -32,6 +32,15 @@ pub struct WorkloadPaths<'a> {
     pub resume_step: Option<f64>,
     /// `None` while the number of GPUs is unknown: then no variable names one.
     pub gpus: Option<u32>,
+    /// `None`: the job has one machine.
+    pub rank: Option<RankOf>,
+}
+
+/// The rank of this machine, and the most machines that its gang has.
+#[derive(Clone, Copy, Debug)]
+pub struct RankOf {
+    pub rank: u32,
+    pub nodes: u32,
 }
 
 /// The number of a trial, and the file where `cloudml-hypertune` writes its metric.
@@ -47,6 +56,9 @@ pub fn environment(
     user: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let mut env = aliases(place);
+    if let Some(gang) = place.rank {
+        name_rank(&mut env, gang);
+    }
     env.extend(user.iter().map(|(name, value)| (name.clone(), value.clone())));
     if let Some(trial) = &place.trial {
         env.insert("CLOUD_ML_TRIAL_ID".to_owned(), trial.number.to_string());
@@ -126,6 +138,29 @@ fn aliases(place: &WorkloadPaths<'_>) -> BTreeMap<String, String> {
     env
 }
 
+/// Before its gang has formed, a rank knows its number and not the addresses of the others.
+fn name_rank(env: &mut BTreeMap<String, String>, gang: RankOf) {
+    const OF_ADDRESSES: [&str; 7] = [
+        "SKYPILOT_NODE_IPS",
+        "DSTACK_MASTER_NODE_IP",
+        "DSTACK_NODES_IPS",
+        "TF_CONFIG",
+        "CLUSTER_SPEC",
+        "SM_HOSTS",
+        "SM_CURRENT_HOST",
+    ];
+    env.retain(|name, _| !OF_ADDRESSES.contains(&name.as_str()));
+    let (rank, nodes) = (gang.rank.to_string(), gang.nodes.to_string());
+    env.extend(variables([
+        ("SKYPILOT_NUM_NODES", nodes.clone()),
+        ("SKYPILOT_NODE_RANK", rank.clone()),
+        ("DSTACK_NODES_NUM", nodes.clone()),
+        ("DSTACK_NODE_RANK", rank.clone()),
+        ("LAMP_NODES", nodes),
+        ("LAMP_RANK", rank),
+    ]));
+}
+
 /// Adds `task.trial` to `TF_CONFIG`, as ML Engine does.
 fn name_trial(env: &mut BTreeMap<String, String>, number: u32) {
     let Some(config) = env.get_mut("TF_CONFIG") else { return };
@@ -170,6 +205,7 @@ mod tests {
             resumed: true,
             resume_step: Some(12.0),
             gpus: None,
+            rank: None,
         };
         let user = BTreeMap::from([
             ("RANK".to_owned(), "3".to_owned()),
@@ -198,6 +234,11 @@ mod tests {
             task["cluster"]["chief"][0], "127.0.0.1:2222",
             "the machine of its task is in its cluster"
         );
+        let rank = Some(RankOf { rank: 1, nodes: 4 });
+        let env = environment(&WorkloadPaths { rank, ..place }, &BTreeMap::new());
+        let told = ["LAMP_RANK", "SKYPILOT_NODE_RANK", "LAMP_NODES"].map(|name| env[name].as_str());
+        assert_eq!(told, ["1", "1", "4"]);
+        assert!(!env.contains_key("TF_CONFIG"), "the addresses are not known yet");
         assert_eq!(
             (hostfile(0).as_str(), hostfile(2).as_str()),
             ("127.0.0.1\n", "127.0.0.1 slots=2\n")
