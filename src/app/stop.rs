@@ -60,9 +60,10 @@ pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<StopAns
     let workstation = session.workstation;
     let fault = |error| record_errors::record_fault(&error);
     if let Some(ended) = dir.receipt().await.map_err(fault)? {
-        if named != Named::No && asks_ranks_of_ended(session, &dir, wish).await {
-            let document = json!({ "job": dir.job(), "request": null, "wish": wish });
-            return Ok(StopAnswer::Over(ExitCode::SUCCESS, document));
+        if named != Named::No
+            && let Some(answer) = ask_ranks_of_ended(session, &dir, how).await?
+        {
+            return Ok(answer);
         }
         match named {
             Named::Itself => {}
@@ -195,14 +196,33 @@ async fn ask_other_ranks(session: &Session<'_>, dir: &JobDir, wish: Wish) {
     }
 }
 
-/// Rank 0 has ended, and stands for the others. Whether one of them still ran.
-async fn asks_ranks_of_ended(session: &Session<'_>, dir: &JobDir, wish: Wish) -> bool {
-    match gang_jobs::member_of(dir).await {
-        Ok(Some(member)) if member.rank == 0 => {
-            ask_members(session, dir, &member, wish).await.asks_any()
+/// Rank 0 has ended, and stands for the others. `None`: none of them runs.
+async fn ask_ranks_of_ended(
+    session: &Session<'_>,
+    dir: &JobDir,
+    how: How,
+) -> Result<Option<StopAnswer>, Fault> {
+    let member = gang_jobs::member_of(dir).await.ok().flatten();
+    let Some(member) = member.filter(|member| member.rank == 0) else { return Ok(None) };
+    let mut running = None;
+    for rank in gang_jobs::all_ranks(dir, &member) {
+        let is_over = matches!(rank.receipt().await, Ok(Some(_)));
+        if !is_over && !matches!(rank.spec().await, Ok(None)) {
+            running = running.or(Some(rank));
         }
-        _ => false,
     }
+    let Some(running) = running else { return Ok(None) };
+    session.confirm_owner(running.job(), find_job::owner_of(&running).await.ok().flatten())?;
+    session.note(format!("rank 0, {}, has ended", dir.job()));
+    let found = ask_members(session, dir, &member, how.wish).await;
+    let document = json!({ "job": dir.job(), "request": null, "wish": how.wish });
+    Ok(Some(match found.asked.into_iter().next() {
+        Some(asked) if how.wait && found.failed.is_empty() => {
+            StopAnswer::Stands(PendingStop { dir: asked, document })
+        }
+        _ if found.failed.is_empty() => StopAnswer::Over(ExitCode::SUCCESS, document),
+        _ => StopAnswer::Over(ExitCode::UNREACHABLE, document),
+    }))
 }
 
 async fn ask_members(

@@ -12,12 +12,6 @@ pub struct AskedRanks {
     pub failed: Vec<(JobId, JobDirError)>,
 }
 
-impl AskedRanks {
-    pub fn asks_any(&self) -> bool {
-        !self.asked.is_empty() || !self.failed.is_empty()
-    }
-}
-
 /// Leaves the wish for each of these jobs. A job that has ended, or was never made, is left out.
 pub async fn ask_ranks(ranks: &[JobDir], wish: Wish, by: &str, clock: &ClockHandle) -> AskedRanks {
     let mut found = AskedRanks::default();
