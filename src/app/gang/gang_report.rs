@@ -82,12 +82,7 @@ impl GangReport {
         let Some(member) = spec.as_ref().and_then(|spec| spec.member()) else { return Ok(None) };
         let gang = GangDir::new(Arc::clone(dir.store()), member.leader().clone());
         let mut ranks = Vec::new();
-        let dirs = all_ranks(dir, member);
-        let same_output = match dirs.as_slice() {
-            [first, second, ..] => print_the_same(first, second).await,
-            _ => false,
-        };
-        for (rank, of) in dirs.iter().enumerate() {
+        for (rank, of) in all_ranks(dir, member).iter().enumerate() {
             ranks.push(rank_report(member, rank, of, now).await?);
         }
         let (mut epochs, mut records) = (Vec::new(), Vec::new());
@@ -112,20 +107,38 @@ impl GangReport {
             let over = last.filter(|over| over.because == EpochCause::Failed);
             end.missing.first().copied().or(over.map(|over| over.rank))
         });
-        let failed_rank = failed_rank.filter(|rank| *rank > 0);
+        let has_log =
+            |rank: &u32| *rank > 0 && ranks.get(*rank as usize).is_some_and(|of| of.attempts > 0);
+        let failed_rank = failed_rank.filter(has_log);
         let end = end.map(|end| end.text);
         let EpochTimes { assembly, held, tail, .. } = times;
         Ok(Some(GangReport {
             ranks,
             epochs,
             end,
-            same_output,
+            same_output: false,
             failed_rank,
             total_usd,
             assembly,
             held,
             tail,
         }))
+    }
+
+    /// As [`Self::read`], and also whether two ranks print the same: it reads their logs.
+    ///
+    /// # Errors
+    /// When the job root does not answer.
+    pub async fn with_output(
+        dir: &JobDir,
+        now: Timestamp,
+    ) -> Result<Option<GangReport>, JobDirError> {
+        let Some(mut report) = GangReport::read(dir, now).await? else { return Ok(None) };
+        if let [first, second, ..] = report.ranks.as_slice() {
+            let of = |rank: &RankReport| JobDir::new(Arc::clone(dir.store()), rank.job.clone());
+            report.same_output = print_the_same(&of(first), &of(second)).await;
+        }
+        Ok(Some(report))
     }
 
     /// Lines for a person.

@@ -81,7 +81,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         );
     }
     let now = context.clock.now();
-    if let Ok(Some(report)) = GangReport::read(&dir, now).await {
+    if let Ok(Some(report)) = GangReport::with_output(&dir, now).await {
         if let Ok(Some(summary)) = Summary::read(&dir, now).await
             && let Ok(row) = with_ranks(summary, &dir, now).await
             && let Some(reason) = row.gang.and_then(|gang| gang.reason)

@@ -131,7 +131,7 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
         let said = "  a trial of `lamp doctor --prove`: its machine gets no agent and does nothing; `lamp doctor` says what was proven";
         context.printer.prose(4, said);
     }
-    let gang = GangReport::read(dir, context.clock.now()).await.ok().flatten();
+    let gang = GangReport::with_output(dir, context.clock.now()).await.ok().flatten();
     if let Some(report) = &gang {
         report.lines().into_iter().for_each(|line| context.printer.prose(4, format!("  {line}")));
     }
