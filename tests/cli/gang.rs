@@ -176,6 +176,16 @@ fn status_shows_a_gang_as_one_row() {
     assert!(rank.out.contains("g-r1-") && !rank.out.contains("epoch 1"), "{}", rank.out);
 }
 
+#[test]
+fn caps_have_room_for_all_ranks_or_none_starts() {
+    let place = place(6, "[gang]\nengine = \"env\"", "nodes = 3");
+    place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 1\n");
+    let refused = place.0.lamp(&["run", "--detach", "--usd-per-hour", "0.5"]);
+    assert_eq!(refused.code, 102, "{}", refused.err);
+    assert!(refused.err.contains("$1.5"), "{}", refused.err);
+    assert!(place.0.lamp(&["status"]).err.contains("no jobs in"), "none was made");
+}
+
 /// Its program would read the end of the gang only after the setup.
 #[test]
 fn rank_in_its_setup_ends_with_the_gang() {

@@ -229,6 +229,7 @@ impl JobLauncher {
         };
         let followers = followers(&spec.spec, &history);
         let mut reasons = vec![reason.to_owned()];
+        reasons.extend(placed.reasons);
         reasons.extend(gang.as_ref().map(|gang| {
             format!("one call launches all {} machines in one zone, or none of them", gang.ranks)
         }));
@@ -236,7 +237,6 @@ impl JobLauncher {
             reasons
                 .push("the machines of the other ranks are bought one by one in its zone".into());
         }
-        reasons.extend(placed.reasons);
         reasons.extend(decided.as_ref().map(|reason| reason.text.clone()));
         reasons.extend(uncounted(&placed.offer));
         reasons.extend(supply.notes);

@@ -53,15 +53,22 @@ fn member_of(spec: &Spec) -> Option<&GangMember> {
 
 /// Whether this is the first machine of rank 0, which the others follow one by one.
 pub fn is_followed(spec: &Spec, history: &[AttemptRecord]) -> bool {
-    member_of(spec).is_some_and(|member| member.rank == 0 && member.seats.len() > 1)
+    is_first_of_several(spec, history)
         && spec.machine.cloud != CloudKind::Local
         && is_bought_apart(spec)
+}
+
+fn is_first_of_several(spec: &Spec, history: &[AttemptRecord]) -> bool {
+    member_of(spec).is_some_and(|member| member.rank == 0 && member.seats.len() > 1)
         && !history.iter().any(|record| record.settled.was_launched())
 }
 
-/// How many machines like the first one of rank 0 are bought after it, by calls of their own.
+/// How many machines like the first one of rank 0 are bought after it, or beside it on a
+/// workstation, by calls of their own.
 pub fn followers(spec: &Spec, history: &[AttemptRecord]) -> u32 {
-    let gang = spec.gang.as_ref().filter(|_| is_followed(spec, history));
+    let is_local = spec.machine.cloud == CloudKind::Local;
+    let has_some = is_followed(spec, history) || is_local && is_first_of_several(spec, history);
+    let gang = spec.gang.as_ref().filter(|_| has_some);
     let count = gang.map_or(0, |gang| gang.like_rank_0().saturating_sub(1));
     u32::try_from(count).unwrap_or(u32::MAX)
 }
@@ -141,6 +148,8 @@ mod tests {
         assert_eq!(rank_purchase(&Spec::bare(), &[]), RankPurchase::Alone);
         assert_eq!(rank_purchase(&spec(CloudKind::Local, 0), &[]), RankPurchase::Alone);
         assert_eq!(rank_purchase(&spec(CloudKind::Local, 1), &[]), RankPurchase::Alone);
+        let counts = [0, 1].map(|rank| machines_of_launch(&spec(CloudKind::Local, rank), &[]));
+        assert_eq!(counts, [3, 1], "the caps have room for all or none");
         assert_eq!(zone_of_rank(&spec(CloudKind::Aws, 0), &[]), None);
     }
 }
