@@ -29,12 +29,27 @@ pub fn engine_probe(engine: GangEngine, command: &[String]) -> Option<EngineProb
             command,
             "`pip install ray` installs it; `setup` can do that on each machine",
         )),
-        GangEngine::Torchrun => Some(module_probe(
-            "torch",
-            command,
-            "`pip install torch` installs it; `setup` can do that on each machine",
-        )),
+        GangEngine::Torchrun => Some(torch_probe(command)),
         GangEngine::Tensorflow | GangEngine::Env => None,
+    }
+}
+
+/// torchrun has `--local-addr` since version 2. The file is read, because an import takes seconds.
+const IS_TORCH_2: &str = "\
+import importlib.util as u, os, re, sys
+spec = u.find_spec('torch')
+file = spec and spec.origin and os.path.join(os.path.dirname(spec.origin), 'version.py')
+text = open(file).read() if file and os.path.exists(file) else ''
+found = re.search(r\"__version__ = '(\\d+)\", text)
+sys.exit(not spec or bool(found) and int(found[1]) < 2)
+";
+
+fn torch_probe(command: &[String]) -> EngineProbe {
+    let python = interpreter(command);
+    EngineProbe {
+        argv: [python, "-c", IS_TORCH_2].map(str::to_owned).into(),
+        missing: format!("the Python of `{python}` has no package `torch` of version 2 or later"),
+        hint: "`pip install torch` installs it; `setup` can do that on each machine",
     }
 }
 
