@@ -285,8 +285,16 @@ impl DrawnParts {
         // A carriage return would end the line of the event.
         let part: Arc<str> = draw.await.replace('\r', "&#13;").into();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(address.to_owned(), (now, Arc::clone(&part)));
+        // A slow drawing must not take the place of a newer one.
+        if all.get(address).is_none_or(|(drawn, _)| *drawn <= now) {
+            all.insert(address.to_owned(), (now, Arc::clone(&part)));
+        }
         part
+    }
+
+    /// After an act, no page shows what was drawn before it.
+    pub fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
