@@ -41,7 +41,7 @@ pub struct TuneView {
     pub expected_end: Option<Timestamp>,
     /// Why no more trials start; null: more may start.
     pub ended: Option<TuningEnd>,
-    /// Whether a process here drives it. Null: it is over, or is driven from another workstation.
+    /// Whether a process here drives it. Null: it is over, or another workstation may drive it.
     pub driven_here: Option<bool>,
     /// The best complete trial.
     pub best: Option<BestTrial>,
@@ -132,12 +132,13 @@ impl TuneView {
 
     /// As this workstation sees it. A tuning without a driver has no expected end.
     pub fn seen_from_here(mut self, workstation: &Workstation, tuning: &Tuning) -> TuneView {
-        let is_here = tuning
-            .here
-            .as_deref()
-            .is_none_or(|theirs| workstation.here().is_ok_and(|here| here.as_str() == theirs));
-        let is_ours = is_here && self.owner == workstation.owner && !self.is_over();
-        self.driven_here = is_ours.then(|| workstation.is_tuned(&self.tuning));
+        if self.owner == workstation.owner && !self.is_over() {
+            let is_driven = workstation.is_tuned(&self.tuning);
+            // Any workstation may drive a tuning at AWS.
+            let theirs = tuning.here.as_deref();
+            let is_here = workstation.here().is_ok_and(|here| theirs == Some(here.as_str()));
+            self.driven_here = (is_driven || is_here).then_some(is_driven);
+        }
         if self.is_undriven() {
             self.expected_end = None;
         }
