@@ -209,7 +209,7 @@ fn rank_in_its_setup_ends_with_the_gang() {
         std::thread::sleep(Duration::from_millis(100));
     }
     let receipt: Value = serde_json::from_slice(&receipt().expect("a receipt")).expect("JSON");
-    assert_eq!(receipt["outcome"], "cancelled");
+    assert_eq!(receipt["outcome"], "stopped");
     place.nothing_is_left();
 }
 
