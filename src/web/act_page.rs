@@ -111,7 +111,7 @@ pub async fn act(
     let face = Arc::new(LaterFace::new(sent.confirmed == "yes"));
     let done =
         job_act::carry_out(site.act_place(), Arc::clone(&face), job.clone(), act, more).await;
-    site.parts.forget();
+    site.look_again();
     match (done, face.question()) {
         (Ok(_), _) => {
             Page::new("It is recorded").show(recorded(&job, &face.said()), html! {}).into_response()

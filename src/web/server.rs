@@ -62,9 +62,6 @@ pub async fn serve(
     end: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     let site = Arc::new(site);
-    // Reads the records while the browser opens the page.
-    let reading = Arc::clone(&site);
-    tokio::spawn(async move { reading.overview().await });
     let router = Router::new()
         .route("/", get(overview_page::page))
         .route("/live", get(overview_page::events))

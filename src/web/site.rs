@@ -240,6 +240,12 @@ impl Site {
         Some(look)
     }
 
+    /// After an act, the next page looks anew.
+    pub fn look_again(&self) {
+        self.parts.forget();
+        self.looked().began = None;
+    }
+
     fn looked(&self) -> MutexGuard<'_, Looked> {
         self.looks_at_all.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -292,8 +298,7 @@ impl DrawnParts {
         part
     }
 
-    /// After an act, no page shows what was drawn before it.
-    pub fn forget(&self) {
+    fn forget(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }

@@ -145,6 +145,7 @@ fn more(sent: &ExtendBody) -> Result<More, Fault> {
 async fn done(site: Arc<Site>, job: String, act: JobAct, more: More, confirmed: bool) -> Response {
     let face = Arc::new(LaterFace::new(confirmed));
     let done = carry_out(site.act_place(), Arc::clone(&face), job, act, more).await;
+    site.look_again();
     if let (Err(_), Some(question)) = (&done, face.question()) {
         let hint = "send {\"confirmed\": true} if that is meant";
         return problem(StatusCode::CONFLICT, &question, Some(hint));
