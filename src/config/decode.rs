@@ -225,6 +225,19 @@ mod tests {
         })
     }
 
+    /// Puts it at a path like `gang.ps.gpus`, unless a value is there instead of a table.
+    fn put(file: &mut Value, path: &str, entry: Value) {
+        let (tables, key) = path.rsplit_once('.').unwrap_or(("", path));
+        let mut at = file;
+        for table in tables.split('.').filter(|table| !table.is_empty()) {
+            at = &mut at[table];
+            if !at.is_null() && !at.is_object() {
+                return;
+            }
+        }
+        at[key] = entry;
+    }
+
     proptest! {
         /// For every file, reading ends, and each mistake is reported once. The rest is correct.
         #[test]
@@ -233,11 +246,7 @@ mod tests {
         ) {
             let mut value = Value::Object(serde_json::Map::new());
             for (path, entry) in entries {
-                match path.split_once('.') {
-                    None => value[path] = entry,
-                    Some((table, key)) if value[table].is_null() || value[table].is_object() => value[table][key] = entry,
-                    Some(_) => {}
-                }
+                put(&mut value, &path, entry);
             }
             let (_, found) = decode::<JobFile>(&Source::from_value(value));
             let mut paths: Vec<_> = found.iter().map(|finding| &finding.path).collect();
