@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use lamplighter::instance::NoticeKind;
 use lamplighter::job::{Manifest, Wish};
@@ -191,8 +192,13 @@ fn a_script_that_saves_every_five_minutes_is_kept_at_once_and_works_on() {
     });
 }
 
-/// Its second save waits for the interval. Returns it as it is kept twenty seconds after `act`.
-async fn second_save_after(rig: &Rig, machine: &Played, act: impl AsyncFnOnce()) -> Manifest {
+/// Its second save waits for the interval. Returns it as it is kept so long after `act`.
+async fn second_save_after(
+    rig: &Rig,
+    machine: &Played,
+    act: impl AsyncFnOnce(),
+    later: Duration,
+) -> Manifest {
     let out = rig.path("work").join("out");
     std::fs::create_dir_all(&out).expect("writable");
     let world = async {
@@ -204,8 +210,7 @@ async fn second_save_after(rig: &Rig, machine: &Played, act: impl AsyncFnOnce())
         let first = newest(rig).await.expect("the first is kept");
         assert_eq!(whole(&first), 1, "the second waits for its interval");
         act().await;
-        // Requests are read every few seconds.
-        rig.clock.sleep(secs(20)).await;
+        rig.clock.sleep(later).await;
         assert!(!machine.has_ended());
         newest(rig).await.expect("it is kept")
     };
@@ -221,7 +226,7 @@ fn notice_and_request_upload_the_newest_save_at_once() {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
         let notice = async || machine.notice(NoticeKind::Interruption, clock.now() + secs(120));
-        let kept = second_save_after(&rig, &machine, notice).await;
+        let kept = second_save_after(&rig, &machine, notice, secs(5)).await;
         assert_eq!((whole(&kept), kept.asked_by.as_deref()), (2, Some("notice")));
 
         let rig = Rig::new(clock.clone());
@@ -230,7 +235,8 @@ fn notice_and_request_upload_the_newest_save_at_once() {
             let asked = rig.dir().add_request(Wish::Checkpoint, "somebody", clock.now()).await;
             asked.expect("the store takes it");
         };
-        let kept = second_save_after(&rig, &machine, request).await;
+        // Requests are read every few seconds.
+        let kept = second_save_after(&rig, &machine, request, secs(20)).await;
         assert_eq!((whole(&kept), kept.asked_by.as_deref()), (2, Some("request")));
     });
 }
