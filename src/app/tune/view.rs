@@ -130,8 +130,20 @@ impl TuneView {
         })
     }
 
-    /// As this workstation sees it. A tuning without a driver has no expected end.
-    pub fn seen_from_here(mut self, workstation: &Workstation, tuning: &Tuning) -> TuneView {
+    /// As [`Self::read`], and whether a process of this workstation drives it. A tuning without a
+    /// driver has no expected end.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn read_here(
+        memory: &TuneMemory,
+        workstation: &Workstation,
+        now: Timestamp,
+    ) -> Result<Self, Fault> {
+        Ok(TuneView::read(memory, now).await?.seen_from_here(workstation, &memory.tuning))
+    }
+
+    fn seen_from_here(mut self, workstation: &Workstation, tuning: &Tuning) -> TuneView {
         if self.owner == workstation.owner && !self.is_over() {
             let is_driven = workstation.is_tuned(&self.tuning);
             // Any workstation may drive a tuning at AWS.

@@ -40,8 +40,7 @@ pub async fn status(args: &StatusArgs, context: &Context) -> Result<ExitCode, Fa
     };
     let memory = TuneMemory::open(&store, &name).await?;
     let workstation = job_root::workstation(context)?;
-    let view = TuneView::read(&memory, context.clock.now()).await?;
-    let view = view.seen_from_here(&workstation, &memory.tuning);
+    let view = TuneView::read_here(&memory, &workstation, context.clock.now()).await?;
     let importance = if args.importance { Some(importance(context, &memory).await?) } else { None };
     if context.is_machine_output() {
         let mut document = serde_json::to_value(&view).unwrap_or_default();
@@ -122,8 +121,8 @@ pub async fn list(context: &Context) -> Result<ExitCode, Fault> {
     for dir in all {
         match TuneMemory::open(&store, dir.name()).await {
             Ok(memory) => {
-                let view = TuneView::read(&memory, context.clock.now()).await?;
-                views.push(view.seen_from_here(&workstation, &memory.tuning));
+                let now = context.clock.now();
+                views.push(TuneView::read_here(&memory, &workstation, now).await?);
             }
             Err(fault) => context.printer.warn(format!("left out: {}", fault.sentence())),
         }

@@ -67,8 +67,7 @@ pub async fn events(
 
 async fn changing(site: &Site, name: &str) -> Result<(TuneView, Markup), Fault> {
     let memory = TuneMemory::open(&site.store, name).await?;
-    let view = TuneView::read(&memory, site.clock.now()).await?;
-    let view = view.seen_from_here(&site.workstation, &memory.tuning);
+    let view = TuneView::read_here(&memory, &site.workstation, site.clock.now()).await?;
     let importance = site.importance.of(&memory, view.counts.complete).await;
     let shown = tuning(&view, &importance);
     Ok((view, shown))
@@ -85,8 +84,7 @@ async fn read_all(site: &Site) -> Result<Vec<TuneView>, Fault> {
 
 async fn read(site: &Site, name: &str) -> Result<TuneView, Fault> {
     let memory = TuneMemory::open(&site.store, name).await?;
-    let view = TuneView::read(&memory, site.clock.now()).await?;
-    Ok(view.seen_from_here(&site.workstation, &memory.tuning))
+    TuneView::read_here(&memory, &site.workstation, site.clock.now()).await
 }
 
 fn tunings(views: &[TuneView]) -> Markup {
