@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::find_job;
-use super::gang::ask_ranks::{AskedRanks, ask_ranks};
+use super::gang::ask_ranks::{AskedRanks, ask_ranks, is_open};
 use super::gang::gang_jobs;
 use super::record_errors;
 use super::release_kept;
@@ -206,9 +206,9 @@ async fn ask_ranks_of_ended(
     let Some(member) = member.filter(|member| member.rank == 0) else { return Ok(None) };
     let mut running = None;
     for rank in gang_jobs::all_ranks(dir, &member) {
-        let is_over = matches!(rank.receipt().await, Ok(Some(_)));
-        if !is_over && !matches!(rank.spec().await, Ok(None)) {
-            running = running.or(Some(rank));
+        if is_open(&rank).await {
+            running = Some(rank);
+            break;
         }
     }
     let Some(running) = running else { return Ok(None) };

@@ -12,12 +12,16 @@ pub struct AskedRanks {
     pub failed: Vec<(JobId, JobDirError)>,
 }
 
+/// It was made and has not ended, as far as its records can be read.
+pub async fn is_open(dir: &JobDir) -> bool {
+    !matches!(dir.receipt().await, Ok(Some(_))) && !matches!(dir.spec().await, Ok(None))
+}
+
 /// Leaves the wish for each of these jobs. A job that has ended, or was never made, is left out.
 pub async fn ask_ranks(ranks: &[JobDir], wish: Wish, by: &str, clock: &ClockHandle) -> AskedRanks {
     let mut found = AskedRanks::default();
     for dir in ranks {
-        let is_over = matches!(dir.receipt().await, Ok(Some(_)));
-        if is_over || matches!(dir.spec().await, Ok(None)) {
+        if !is_open(dir).await {
             continue;
         }
         match dir.insist_on(wish, by, &**clock).await {
