@@ -56,9 +56,6 @@ pub fn environment(
     user: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let mut env = aliases(place);
-    if let Some(gang) = place.rank {
-        name_rank(&mut env, gang);
-    }
     env.extend(user.iter().map(|(name, value)| (name.clone(), value.clone())));
     if let Some(trial) = &place.trial {
         env.insert("CLOUD_ML_TRIAL_ID".to_owned(), trial.number.to_string());
@@ -94,39 +91,41 @@ fn own(place: &WorkloadPaths<'_>) -> BTreeMap<String, String> {
     if let Some(gpus) = place.gpus {
         env.insert("LAMP_NUM_GPUS".into(), gpus.to_string());
     }
+    if let Some(gang) = place.rank {
+        env.insert("LAMP_RANK".into(), gang.rank.to_string());
+        env.insert("LAMP_NODES".into(), gang.nodes.to_string());
+    }
     env
 }
 
-/// One machine, so node 0 of 1. Names that make a framework think it is one rank of many are not
+/// A machine alone is node 0 of 1. Names that make a framework think it is one rank of many are not
 /// among them (`job::is_launchers`): the command is started once, without a launcher.
 fn aliases(place: &WorkloadPaths<'_>) -> BTreeMap<String, String> {
-    let (job, one, zero, host) =
-        (place.job.to_string(), "1".to_owned(), "0".to_owned(), "127.0.0.1".to_owned());
+    let gang = place.rank.unwrap_or(RankOf { rank: 0, nodes: 1 });
+    let (rank, nodes) = (gang.rank.to_string(), gang.nodes.to_string());
+    let job = place.job.to_string();
     let mut env = variables([
         // In a pipe, as in `python train.py | tee log`, a terminal does not help.
-        ("PYTHONUNBUFFERED", one.clone()),
+        ("PYTHONUNBUFFERED", "1".to_owned()),
         ("SKYPILOT_TASK_ID", job.clone()),
-        ("SKYPILOT_NUM_NODES", one.clone()),
-        ("SKYPILOT_NODE_RANK", zero.clone()),
-        ("SKYPILOT_NODE_IPS", host.clone()),
+        ("SKYPILOT_NUM_NODES", nodes.clone()),
+        ("SKYPILOT_NODE_RANK", rank.clone()),
         ("DSTACK_RUN_NAME", job),
-        ("DSTACK_NODE_RANK", zero),
-        ("DSTACK_NODES_NUM", one),
-        ("DSTACK_MASTER_NODE_IP", host.clone()),
-        ("DSTACK_NODES_IPS", host),
-        ("TF_CONFIG", r#"{"cluster":{"chief":["127.0.0.1:2222"]},"task":{"type":"chief","index":0}}"#.to_owned()),
-        ("CLUSTER_SPEC", r#"{"cluster":{"workerpool0":["127.0.0.1:2222"]},"task":{"type":"workerpool0","index":0}}"#.to_owned()),
+        ("DSTACK_NODE_RANK", rank),
+        ("DSTACK_NODES_NUM", nodes),
         ("SM_CHANNELS", "[]".to_owned()),
         ("SM_HPS", "{}".to_owned()),
         ("SM_MODEL_DIR", text(place.output_dir)),
         ("SM_OUTPUT_DATA_DIR", text(place.output_dir)),
-        ("SM_HOSTS", r#"["algo-1"]"#.to_owned()),
-        ("SM_CURRENT_HOST", "algo-1".to_owned()),
         ("AIP_MODEL_DIR", text(place.output_dir)),
         ("AIP_CHECKPOINT_DIR", text(place.checkpoint_dir)),
         ("AIP_TENSORBOARD_LOG_DIR", text(&place.output_dir.join("tensorboard"))),
         ("AWS_BATCH_JOB_ATTEMPT", place.attempt.number().to_string()),
     ]);
+    // Before its gang has formed, a rank does not know the addresses of the others.
+    if place.rank.is_none() {
+        env.extend(addresses_of_one());
+    }
     if let Some(gpus) = place.gpus {
         for name in
             ["SKYPILOT_NUM_GPUS_PER_NODE", "DSTACK_GPUS_NUM", "DSTACK_GPUS_PER_NODE", "SM_NUM_GPUS"]
@@ -138,27 +137,17 @@ fn aliases(place: &WorkloadPaths<'_>) -> BTreeMap<String, String> {
     env
 }
 
-/// Before its gang has formed, a rank knows its number and not the addresses of the others.
-fn name_rank(env: &mut BTreeMap<String, String>, gang: RankOf) {
-    const OF_ADDRESSES: [&str; 7] = [
-        "SKYPILOT_NODE_IPS",
-        "DSTACK_MASTER_NODE_IP",
-        "DSTACK_NODES_IPS",
-        "TF_CONFIG",
-        "CLUSTER_SPEC",
-        "SM_HOSTS",
-        "SM_CURRENT_HOST",
-    ];
-    env.retain(|name, _| !OF_ADDRESSES.contains(&name.as_str()));
-    let (rank, nodes) = (gang.rank.to_string(), gang.nodes.to_string());
-    env.extend(variables([
-        ("SKYPILOT_NUM_NODES", nodes.clone()),
-        ("SKYPILOT_NODE_RANK", rank.clone()),
-        ("DSTACK_NODES_NUM", nodes.clone()),
-        ("DSTACK_NODE_RANK", rank.clone()),
-        ("LAMP_NODES", nodes),
-        ("LAMP_RANK", rank),
-    ]));
+fn addresses_of_one() -> BTreeMap<String, String> {
+    let host = || "127.0.0.1".to_owned();
+    variables([
+        ("SKYPILOT_NODE_IPS", host()),
+        ("DSTACK_MASTER_NODE_IP", host()),
+        ("DSTACK_NODES_IPS", host()),
+        ("TF_CONFIG", r#"{"cluster":{"chief":["127.0.0.1:2222"]},"task":{"type":"chief","index":0}}"#.to_owned()),
+        ("CLUSTER_SPEC", r#"{"cluster":{"workerpool0":["127.0.0.1:2222"]},"task":{"type":"workerpool0","index":0}}"#.to_owned()),
+        ("SM_HOSTS", r#"["algo-1"]"#.to_owned()),
+        ("SM_CURRENT_HOST", "algo-1".to_owned()),
+    ])
 }
 
 /// Adds `task.trial` to `TF_CONFIG`, as ML Engine does.
