@@ -178,7 +178,7 @@ impl RankState {
             GatherVerdict::Form => self.form(epoch, ready).await.map(GatherLook::over),
             GatherVerdict::GiveUp { missing } => {
                 let all_ended = missing.iter().all(|rank| others.gone.contains(rank));
-                let told = others.ends.pop().filter(|_| all_ended);
+                let told = others.last_end.take().filter(|_| all_ended);
                 let text = told.unwrap_or_else(|| missing_text(&missing, waited));
                 self.end_gang(GangEndCause::Incomplete, None, missing, &text).await;
                 Ok(GatherLook::Wait { could_form: false })
@@ -262,7 +262,7 @@ impl RankState {
         if left < self.gang.nodes.min {
             self.end_gang(GangEndCause::Stopped, None, others.gone.clone(), &text).await;
         }
-        others.ends.push(text);
+        others.last_end = Some(text);
         Ok(())
     }
 }
@@ -273,8 +273,8 @@ struct OtherRanks {
     ready: Vec<GangReady>,
     /// Their jobs have ended.
     gone: Vec<u32>,
-    /// Why each of them does not come, in a sentence.
-    ends: Vec<String>,
+    /// Why the last of them does not come, in a sentence.
+    last_end: Option<String>,
 }
 
 enum GatherLook {

@@ -66,8 +66,8 @@ fn is_first_of_several(spec: &Spec, history: &[AttemptRecord]) -> bool {
 /// How many machines like the first one of rank 0 are bought after it, or beside it on a
 /// workstation, by calls of their own.
 pub fn followers(spec: &Spec, history: &[AttemptRecord]) -> u32 {
-    let is_local = spec.machine.cloud == CloudKind::Local;
-    let has_some = is_followed(spec, history) || is_local && is_first_of_several(spec, history);
+    let by_own_calls = spec.machine.cloud == CloudKind::Local || is_bought_apart(spec);
+    let has_some = by_own_calls && is_first_of_several(spec, history);
     let gang = spec.gang.as_ref().filter(|_| has_some);
     let count = gang.map_or(0, |gang| gang.like_rank_0().saturating_sub(1));
     u32::try_from(count).unwrap_or(u32::MAX)
