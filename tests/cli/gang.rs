@@ -196,20 +196,14 @@ fn rank_in_its_setup_ends_with_the_gang() {
     assert!(err.contains("rank 1 did not come within"), "{err}");
     let leader = leader_id(&place);
     assert!(err.contains(&format!("`lamp logs --rank 1 {leader}`")), "{err}");
+    let rank = leader.replacen("g-", "g-r1-", 1);
+    let jobs = place.0.path().join("home/.local/state/lamplighter/jobs");
     let until = Instant::now() + PATIENCE;
-    let receipt = || {
-        let jobs = place.0.path().join("home/.local/state/lamplighter/jobs");
-        let jobs = std::fs::read_dir(jobs).expect("jobs").flatten();
-        let of = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("receipt.json")).ok();
-        let rank = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().contains("-r1-");
-        jobs.filter(rank).find_map(of)
-    };
-    while receipt().is_none() {
+    while !jobs.join(&rank).join("receipt.json").exists() {
         assert!(Instant::now() < until, "rank 1 prepares on, and bills");
         std::thread::sleep(Duration::from_millis(100));
     }
-    let receipt: Value = serde_json::from_slice(&receipt().expect("a receipt")).expect("JSON");
-    assert_eq!(receipt["outcome"], "stopped");
+    assert_eq!(place.receipt(&rank)["outcome"], "stopped");
     place.nothing_is_left();
 }
 
