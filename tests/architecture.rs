@@ -456,10 +456,36 @@ const NO_NAMES: &[&str] = &[
 
 #[test]
 fn file_names_are_nouns_of_the_field() {
-    judge(places(&sources(), |source| {
+    judge(places(&everything(), |source| {
         let name = source.path.file_stem().unwrap_or_default().to_string_lossy();
         let what = format!("`{name}` names no subject\n  do: name the file for what it is about");
         if NO_NAMES.contains(&name.as_ref()) { vec![(1, what)] } else { Vec::new() }
+    }));
+}
+
+/// A longer name is a sentence, which belongs above the test.
+const TEST_NAME_MAX: usize = 60;
+
+#[test]
+fn test_names_have_at_most_sixty_characters() {
+    judge(places(&everything(), |source| {
+        let mut is_test = false;
+        let mut found = Vec::new();
+        for (at, line) in source.text.lines().map(str::trim_start).enumerate() {
+            is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+            let name = line.trim_start_matches("async ").strip_prefix("fn ");
+            let Some(name) = name.filter(|_| is_test) else { continue };
+            is_test = false;
+            let name = name.split('(').next().unwrap_or_default();
+            if name.len() > TEST_NAME_MAX {
+                let what = format!(
+                    "`{name}` has {} characters, {TEST_NAME_MAX} is the most\n  do: name its subject, its condition and the result",
+                    name.len()
+                );
+                found.push((at + 1, what));
+            }
+        }
+        found
     }));
 }
 

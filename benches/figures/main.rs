@@ -21,7 +21,7 @@ mod listing;
 mod logs;
 mod machine;
 mod place;
-mod rest;
+mod programs_at_rest;
 mod upload;
 mod zones;
 
@@ -106,8 +106,8 @@ fn main() {
     machine::say_where();
     match part.as_str() {
         "ending" => ending::measure(&asked),
-        "rest" => rest::agents(&asked),
-        "daemon" => rest::daemon(&asked),
+        "rest" => programs_at_rest::agents(&asked),
+        "daemon" => programs_at_rest::daemon(&asked),
         "faces" => faces::measure(&asked),
         "listing" => listing::measure(&asked),
         "logs" => logs::measure(&asked),

@@ -339,7 +339,7 @@ mod tests {
     /// It ends its owner's machines and writes its own records. It cannot launch, change or read
     /// more.
     #[test]
-    fn the_sweeper_ends_what_is_ours_and_the_schedule_calls_the_sweeper() {
+    fn sweeper_ends_owned_machines_and_schedule_calls_the_sweeper() {
         let policy = permissions().policy(PolicyName::Sweeper);
         let expected = [
             "ec2:DescribeInstances",

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_of_another_region_is_not_taken_for_a_line_that_is_down() {
+    fn bucket_in_another_region_is_not_taken_for_a_lost_connection() {
         let bare = "Received redirect without LOCATION, this normally indicates an incorrectly configured region";
         let causes = [
             "cannot list `jobs`".to_owned(),

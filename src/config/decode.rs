@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_where_a_value_belongs_and_a_value_where_a_table_belongs() {
+    fn table_for_a_value_and_value_for_a_table_are_reported() {
         let (_, found) = read("machine = 'aws'\noutputs = ['a', 3]\n[name]\nx = 1\n");
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].contains("`machine`: is string \"aws\", expected a table"), "{found:?}");

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_near_name_is_meant_and_of_others_only_job_files_are_named() {
+    fn missing_file_suggests_the_near_name_and_lists_job_files_only() {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         for name in ["lamp.toml", "sweep-lr.json", "pyproject.toml", ".hidden.toml", "notes.txt"] {
             std::fs::write(folder.path().join(name), "").expect("the folder is writable");

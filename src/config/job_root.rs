@@ -168,7 +168,7 @@ mod tests {
 
     /// From another folder, lamp would not see, limit or drive these jobs.
     #[test]
-    fn a_relative_folder_of_the_configuration_is_refused_and_one_that_was_typed_is_not() {
+    fn relative_job_root_is_refused_in_the_config_but_not_if_typed() {
         let environment = Environment { home: Some("/home/a".into()), ..Environment::default() };
         let said = |text: &str| {
             job_root(

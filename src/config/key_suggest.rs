@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_neighbour_comes_first_then_another_table_then_another_launcher() {
+    fn key_suggestion_prefers_same_table_then_others_then_aliases() {
         let paths: Vec<String> =
             ["command", "machine", "machine.gpus", "machine.max_price", "limits", "limits.budget"]
                 .map(String::from)

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cap_that_is_written_later_is_read_and_a_file_that_is_gone_takes_none_away() {
+    fn caps_reader_reads_a_later_cap_and_fails_on_a_missing_file() {
         let home = tempfile::tempdir().expect("a folder");
         let path = home.path().join(".config/lamplighter/config.toml");
         std::fs::create_dir_all(path.parent().expect("it has one")).expect("it can be made");

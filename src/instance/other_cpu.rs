@@ -77,7 +77,7 @@ mod tests {
     /// One sample a second: idle for two minutes, then four cores for one second, then idle, then
     /// two cores.
     #[test]
-    fn a_burst_of_a_second_is_small_over_a_minute_and_a_container_is_not() {
+    fn cpu_burst_of_a_second_counts_little_and_steady_load_fully() {
         let (mut rest, mut tree, mut cpu) = (RestCpu::default(), Duration::ZERO, Duration::ZERO);
         let said: Vec<Option<f64>> = (0..400)
             .map(|secs| {

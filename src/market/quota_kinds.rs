@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_that_ships_is_counted_on_both_markets_or_said_not_to_be() {
+    fn each_shipped_type_is_counted_once_or_said_to_be_uncounted() {
         for market in [Market::Spot, Market::OnDemand] {
             for kind in Catalog::shipped().types() {
                 let rows = QUOTA_KINDS
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quotas_of_gpu_machines_are_those_that_count_one_that_ships() {
+    fn gpu_quotas_are_those_that_count_a_shipped_type() {
         for row in QUOTA_KINDS {
             let counts = Catalog::shipped().types().iter().any(|kind| row.counts(&kind.name));
             assert_eq!(row.gpus.is_some(), counts, "{}", row.name);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn no_type_is_counted_twice_and_only_what_is_bought_is_said_to_be_uncounted() {
+    fn type_is_counted_once_and_only_an_aws_one_may_be_uncounted() {
         for name in [
             "x2gd.xlarge",
             "f2.6xlarge",

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_goes_before_a_model_and_the_longer_model_before_the_shorter() {
+    fn speed_of_a_type_beats_a_model_and_a_longer_model_a_shorter() {
         let said = [
             ("A10G", 1.0),
             ("A100", 2.5),

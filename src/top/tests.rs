@@ -291,7 +291,7 @@ fn filter_and_order_choose_the_rows() {
 }
 
 #[test]
-fn job_screen_has_its_views_and_nothing_of_the_log_reaches_the_terminal() {
+fn job_screen_has_its_views_and_shows_the_log_as_plain_text() {
     let mut model = model(three());
     key(&mut model, KeyCode::Enter);
     assert_eq!(model.watched().job.as_deref(), Some("llama-ft-7f3k2q"));

@@ -156,7 +156,7 @@ async fn the_classic_rule_needs_no_agent_and_a_kept_disk_is_kept() {
 /// Of a machine whose metrics alone are lost. Where it has rung, that is what tells who ended the
 /// machine.
 #[tokio::test]
-async fn an_alarm_is_taken_off_a_machine_that_goes_on_but_for_one_that_rings() {
+async fn alarm_is_removed_from_a_living_machine_unless_it_rings() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let aws = cloud(&ec2);
     let plan = watched("token-1", Market::Spot, "heartbeat");
@@ -179,7 +179,7 @@ async fn an_alarm_is_taken_off_a_machine_that_goes_on_but_for_one_that_rings() {
 /// A machine whose last heartbeat is of a few minutes ago is started again: an alarm on five
 /// minutes of silence would stop it in its boot.
 #[tokio::test]
-async fn what_was_measured_before_a_kept_machine_was_started_again_does_not_arm_it() {
+async fn alarm_is_not_armed_by_measurements_from_before_the_restart() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let aws = cloud(&ec2);
     let started = |alarm: &str, minutes: i64| {

@@ -61,7 +61,7 @@ async fn the_forgotten_machine_is_seen_with_its_use() {
 /// A machine of somebody else's agent of ours says what its GPUs do by itself; where nobody may
 /// list what CloudWatch's own agent says, the rest is known.
 #[tokio::test]
-async fn what_an_agent_of_ours_publishes_is_known_and_who_may_not_list_metrics_knows_the_rest() {
+async fn gpu_load_from_our_agent_is_known_when_listing_is_denied() {
     let Some(ec2) = FalseEc2::start(Options { pending: Duration::ZERO, ..Options::default() })
     else {
         return;

@@ -31,7 +31,7 @@ fn tags(call: &Call, kind: &str) -> BTreeMap<String, String> {
 }
 
 #[tokio::test]
-async fn everything_is_in_the_one_call_and_the_same_when_it_is_repeated() {
+async fn launch_is_one_complete_call_and_the_same_when_repeated() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let aws = cloud(&ec2);
     let plan = plan("token-1", Market::Spot);

@@ -77,7 +77,7 @@ async fn all_of_it_is_found_in_two_rounds_and_asked_for_once() {
 
 /// Each rank of a gang reaches the others. No other host reaches a rank.
 #[tokio::test]
-async fn machines_of_a_gang_are_in_a_group_that_is_open_to_itself_alone() {
+async fn gang_machines_are_in_a_group_that_is_open_only_to_itself() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let ordinary = group(&ec2, "lamplighter");
     let aws = cloud(&ec2);
@@ -190,7 +190,7 @@ async fn an_image_is_found_by_any_of_its_names() {
 
 /// A plan would show the price of plain Linux and of one disk, and the bill another.
 #[tokio::test]
-async fn an_image_that_costs_more_than_its_machine_and_its_disk_is_refused() {
+async fn image_that_costs_more_than_machine_and_disk_is_refused() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     group(&ec2, "lamplighter");
     let (aws, x86) = (cloud(&ec2), offer(Market::OnDemand));

@@ -47,7 +47,7 @@ const ROWS: &[(&[&str], &str)] = &[
 ];
 
 #[tokio::test]
-async fn every_refusal_of_a_launch_has_its_reaction_and_no_second_call() {
+async fn launch_refusal_has_its_reaction_and_no_second_call() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let aws = cloud(&ec2);
     for (codes, expected) in ROWS {
@@ -142,7 +142,7 @@ async fn a_bid_below_the_price_is_refused_by_the_market_itself() {
 }
 
 #[tokio::test]
-async fn an_end_that_is_refused_is_an_error_so_that_it_is_asked_for_again() {
+async fn termination_is_an_error_if_refused_and_needs_no_describe() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let aws = cloud(&ec2);
     let id = crate::aws::launched(&aws, "token-1", Market::OnDemand).await;

@@ -208,7 +208,7 @@ async fn the_end_of_one_job_asks_no_more_beside_a_fleet_than_alone() {
 }
 
 #[tokio::test]
-async fn the_alarm_of_anybodys_living_machine_costs_a_sweep_no_call_of_its_own() {
+async fn alarm_of_a_living_machine_costs_a_sweep_no_extra_call() {
     let Some(ec2) =
         FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() })
     else {
@@ -327,7 +327,7 @@ async fn what_is_gone_already_is_removed() {
 
 /// EC2 shows a request before its machine: in between it looks as if it had none.
 #[tokio::test]
-async fn a_request_is_cancelled_only_when_its_machine_is_seen_to_have_ended_and_is_still_ours() {
+async fn request_is_cancelled_only_if_ours_and_its_machine_ended() {
     let Some(ec2) =
         FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() })
     else {
@@ -411,7 +411,7 @@ async fn an_alarm_that_is_somebody_elses_by_now_stays() {
 }
 
 #[tokio::test]
-async fn a_kept_disk_is_told_of_and_not_removed_and_half_a_list_is_none() {
+async fn kept_disk_is_listed_not_removed_and_a_partial_list_fails() {
     let Some(ec2) = FalseEc2::start(Options {
         pending: std::time::Duration::ZERO,
         stopping: std::time::Duration::ZERO,

@@ -91,7 +91,7 @@ async fn offers_are_what_fits_in_every_zone_and_market() {
 }
 
 #[tokio::test]
-async fn a_quantile_brings_the_history_of_its_window_and_all_its_pages() {
+async fn price_quantile_fetches_all_pages_of_its_history_window() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     // More changes than a page has rows.
     let changes: Vec<(SignedDuration, f64)> = (0..1500)
@@ -260,7 +260,7 @@ async fn a_part_that_fails_is_said_and_never_made_up() {
 }
 
 #[tokio::test]
-async fn what_is_remembered_is_not_asked_again_and_nothing_is_asked_in_turn_without_need() {
+async fn supply_asks_in_parallel_and_nothing_that_it_remembers() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let folder = tempfile::tempdir().unwrap();
     // So long that what is asked at once overlaps on a busy computer too.
@@ -282,7 +282,7 @@ async fn what_is_remembered_is_not_asked_again_and_nothing_is_asked_in_turn_with
 }
 
 #[tokio::test]
-async fn a_job_without_a_gpu_gets_a_small_machine_or_the_type_it_names() {
+async fn job_without_a_gpu_gets_a_small_machine_or_the_named_type() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let small =
         supply(&session(&ec2, None), &machine("none", MarketChoice::OnDemand)).await.unwrap();
@@ -309,7 +309,7 @@ async fn a_job_without_a_gpu_gets_a_small_machine_or_the_type_it_names() {
 }
 
 #[tokio::test]
-async fn the_prices_of_a_machines_life_begin_with_the_one_that_held_then() {
+async fn spot_prices_of_a_machine_begin_with_the_one_at_its_start() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let hours = SignedDuration::from_hours;
     ec2.spot_prices(

@@ -21,7 +21,7 @@ fn why(answer: Result<Vec<Notice>, MetadataError>) -> String {
 }
 
 #[tokio::test]
-async fn before_a_notice_there_is_none_and_then_it_is_read_as_documented() {
+async fn notices_are_empty_before_one_and_then_read_as_documented() {
     let server = FalseImds::default();
     let imds = imds(&server.listen());
     assert_eq!(imds.notices().await.unwrap(), []);
@@ -62,7 +62,7 @@ async fn rebalance_and_maintenance_are_read_and_what_is_over_is_not() {
 }
 
 #[tokio::test]
-async fn a_token_that_expired_is_renewed_and_a_storm_of_401_is_an_error() {
+async fn expired_token_is_renewed_and_a_storm_of_401_is_an_error() {
     let server = FalseImds::default();
     let imds = imds(&server.listen());
     assert!(imds.notices().await.unwrap().is_empty());

@@ -258,7 +258,7 @@ async fn the_hard_cap_ends_it_unless_it_is_raised() {
 
 /// One look at a record that cannot be read must not bring back the cap that it has raised.
 #[tokio::test]
-async fn a_raised_cap_that_cannot_be_read_once_holds_as_it_was_read_before() {
+async fn raised_cap_that_cannot_be_read_once_holds_as_last_read() {
     let world = World::new(DAEMON);
     let soon = Timestamp::now() + Duration::from_secs(10);
     let (instance, folder) = world.launch("t6b", Some(soon)).await;
@@ -349,7 +349,7 @@ async fn a_machine_that_cannot_start_just_now_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_machine_whose_record_is_damaged_is_unknown_and_hides_no_other() {
+async fn machine_with_a_damaged_record_is_unknown_and_hides_no_other() {
     let world = World::new("touch \"$1/started\"; exec sleep 1000");
     let (damaged, _) = (world.launch("t12", None).await, world.launch("t13", None).await);
     for name in ["instance.json", "ended.json"] {

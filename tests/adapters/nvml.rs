@@ -118,7 +118,7 @@ fn a_zero_at_the_power_of_work_is_unknown() {
 }
 
 #[test]
-fn utilisation_is_the_mean_of_the_interval_and_not_of_the_moment() {
+fn utilisation_is_the_mean_of_the_interval_not_of_the_moment() {
     // Busy for half of each second; every reading falls into a pause.
     let script = "period 0.1\ngpu 0 util 100 for 0.5, 0 for 0.5\n";
     let mut bench = Bench::playing("");
@@ -131,7 +131,7 @@ fn utilisation_is_the_mean_of_the_interval_and_not_of_the_moment() {
 
 /// To fetch the buffer costs fifty times as much as the latest value on a real driver.
 #[test]
-fn of_a_gpu_at_work_the_mean_stands_for_a_while_and_of_one_that_may_rest_it_does_not() {
+fn utilisation_mean_is_reused_only_while_the_gpu_works() {
     let (busy, other, resting) = (
         "period 0.1\ngpu 0 util 90\n",
         "period 0.1\ngpu 0 util 60\n",
@@ -169,7 +169,7 @@ fn weak_blips_of_a_gpu_that_rests_are_told_second_by_second() {
 }
 
 #[test]
-fn a_driver_that_stops_measuring_a_resting_gpu_does_not_make_it_busy_for_ever() {
+fn resting_gpu_is_not_busy_when_the_driver_stops_measuring() {
     let script = "dry\ngpu 0 util 90 for 20, 0\n";
     let mut bench = Bench::playing("");
     assert_eq!(bench.at(19.5, script).util_percent, Reading::Known(90.0));
@@ -258,7 +258,7 @@ fn a_machine_without_the_library_has_no_gpus() {
 /// A container without the driver's `utility` part, or a library that was never installed: the
 /// kernel's driver runs, and the workload may use its GPUs without NVML.
 #[test]
-fn a_driver_without_its_library_is_unknown_and_not_a_machine_without_gpus() {
+fn driver_without_its_library_is_unknown_and_not_absent() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let device = dir.path().join("nvidiactl");
     std::fs::write(&device, "").expect("it can be written");
@@ -298,7 +298,7 @@ fn a_library_that_cannot_be_loaded_is_a_broken_machine() {
 }
 
 #[test]
-fn a_driver_that_is_not_loaded_is_absent_until_it_has_been_there() {
+fn unloaded_driver_is_absent_until_it_has_been_loaded_once() {
     let mut bench = Bench::playing("init not-loaded\n");
     assert_eq!(bench.sample().gpus, Reading::Absent);
     assert_eq!(bench.sensors.gpu_problem().as_deref(), Some("the NVIDIA driver is not loaded"));
@@ -428,7 +428,7 @@ fn child() -> Killed {
 }
 
 #[test]
-fn processes_on_a_gpu_are_the_workloads_or_others_or_nobody_knows() {
+fn gpu_processes_are_the_workloads_or_others_or_unknown() {
     let (ours, theirs) = (child(), child());
     let nobody = 4_000_000_000_u32;
     let scope = Scope { root_pid: Some(ours.0.id()), ..Scope::default() };

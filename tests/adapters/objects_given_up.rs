@@ -271,7 +271,7 @@ async fn an_upload_that_another_process_is_at_is_left_to_it() {
 /// A process that is being started holds for a moment all that was open here, also the lock of an
 /// upload that has just failed.
 #[tokio::test]
-async fn a_lock_that_is_let_go_within_moments_is_no_other_process_at_work() {
+async fn lock_released_within_moments_does_not_stop_the_upload() {
     let server = FalseBucket::start();
     let folder = tempfile::tempdir().unwrap();
     let (source, uploads) = begun(&server, &folder, "model.pt").await;

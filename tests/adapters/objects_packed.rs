@@ -102,7 +102,7 @@ async fn no_part_of_another_content_is_left_out() {
 }
 
 #[tokio::test]
-async fn what_is_sent_to_the_same_place_by_another_name_takes_the_first_back() {
+async fn upload_under_another_name_takes_back_the_one_cut_off() {
     let this = Packing::new();
     this.is_cut_off("jobs/a-222222/code/one", "1-a", 7).await;
     this.sends("jobs/b-222222/code/two", "1-b", 8).await;

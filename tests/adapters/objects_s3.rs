@@ -84,7 +84,7 @@ async fn an_object_is_given_by_url_to_whoever_holds_it() {
 /// The first file that a machine uploads may be its last save: what it knows of itself by then is
 /// enough.
 #[tokio::test]
-async fn whoever_has_its_credentials_uploads_without_the_metadata_service() {
+async fn upload_with_known_credentials_needs_no_metadata_service() {
     let Some(moto) = moto() else { return };
     moto.bucket("jobs").await;
     let imds = FalseImds::default();
@@ -227,7 +227,7 @@ async fn dies_in_the_middle(
 }
 
 #[tokio::test]
-async fn an_upload_that_dies_in_the_middle_goes_on_from_the_parts_that_are_there() {
+async fn upload_that_dies_midway_resumes_from_the_parts_that_arrived() {
     let Some(moto) = moto() else { return };
     moto.bucket("jobs").await;
     let folder = tempfile::tempdir().unwrap();
@@ -279,7 +279,7 @@ async fn an_upload_that_dies_in_the_middle_goes_on_from_the_parts_that_are_there
 
 /// The file of outputs: its hash is kept nowhere, so it is not taken either.
 #[tokio::test]
-async fn a_file_whose_hash_nobody_wants_goes_on_as_well_unless_it_is_another_one() {
+async fn upload_without_a_hash_resumes_unless_the_file_changed() {
     let Some(moto) = moto() else { return };
     moto.bucket("jobs").await;
     let folder = tempfile::tempdir().unwrap();

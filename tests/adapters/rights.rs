@@ -121,7 +121,7 @@ fn may_launch(
 }
 
 #[test]
-fn a_launch_is_allowed_as_ours_in_our_regions_with_tokens_and_of_our_types() {
+fn launch_is_allowed_only_with_our_owner_region_tokens_and_type() {
     let controller = Who::is(PolicyName::Controller);
     assert!(may_launch(&controller, Some("alice"), "eu-north-1", "required", "g5.xlarge"));
     for (owner, region, tokens, of_type) in [
@@ -189,7 +189,7 @@ fn a_tag_makes_nothing_ours_that_was_not() {
 }
 
 #[test]
-fn a_controller_reaches_its_job_root_its_alarms_and_its_role_alone() {
+fn controller_may_reach_only_its_job_root_alarms_and_role() {
     let controller = Who::is(PolicyName::Controller);
     assert!(controller.may("ec2:TerminateInstances", &ec2(MACHINE), &[(OWNER_OF, Text("alice"))]));
     let key = object("team/jobs/x-222222/spec.json");

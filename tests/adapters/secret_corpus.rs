@@ -441,7 +441,7 @@ fn percent(part: usize, whole: usize) -> f64 {
 }
 
 #[test]
-fn of_what_is_secret_it_finds_nearly_all_and_of_what_is_not_nearly_nothing() {
+fn secret_scan_finds_nearly_all_secrets_and_few_lookalikes() {
     let mut dice = Dice(0x5eed_1234_5678_9abd);
     let (mut secret, mut other) = (Vec::new(), Vec::new());
     for _ in 0..3 {
@@ -480,7 +480,7 @@ fn of_what_is_secret_it_finds_nearly_all_and_of_what_is_not_nearly_nothing() {
 }
 
 #[test]
-fn of_the_ways_to_log_in_that_documents_of_others_name_it_misses_those_that_are_listed_here() {
+fn secret_scan_of_documented_logins_misses_only_those_listed() {
     let mut dice = Dice(0x0dd5_eed0_1234_5677);
     let forms = as_documented(&mut dice);
     let files: Vec<(&'static str, String)> = forms

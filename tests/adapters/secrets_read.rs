@@ -73,7 +73,7 @@ async fn a_machine_reads_a_parameter_a_secret_and_a_field_of_one() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_a_secret_names_its_reason_and_a_silence_is_no_refusal() {
+async fn secret_refusal_names_its_reason_and_silence_is_no_refusal() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let server = std::thread::spawn(move || {

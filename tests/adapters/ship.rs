@@ -99,7 +99,7 @@ impl Agents for Changing {
 
 /// Each machine would boot with it, refuse it and go out.
 #[tokio::test]
-async fn wrong_bytes_under_the_right_name_are_never_taken_for_the_agent() {
+async fn upload_with_wrong_bytes_is_never_taken_for_the_agent() {
     let folder = tempfile::tempdir().unwrap();
     let store = open::open(folder.path().to_str().unwrap()).unwrap();
     let program = agents().find(OURS).unwrap();

@@ -401,7 +401,7 @@ fn the_dead_mans_switch_fires_after_its_deadline_and_only_then() {
 }
 
 #[test]
-fn the_dead_mans_switch_fires_after_a_lease_of_silence_and_only_then() {
+fn dead_mans_switch_fires_only_after_a_lease_of_silence() {
     let now = jiff::Timestamp::now().as_second();
     let later = format!("{}\n", now + 3600);
     let looked = |code, asked: &str, secs| Fired {
@@ -442,7 +442,7 @@ const HELD_FOLDER: &str = "LAMP_TEST_HELD_FOLDER";
 /// `sudo -u` and `docker run -u` save as another user. The kernel links such a file only for who
 /// owns it or has CAP_FOWNER (proc_sys_fs(5), `protected_hardlinks`).
 #[test]
-fn large_file_of_another_user_is_held_with_the_rights_of_the_unit() {
+fn large_file_of_another_user_is_held_with_the_units_rights() {
     if let Some(folder) = std::env::var_os(HELD_FOLDER).map(PathBuf::from) {
         let path = folder.join("model.safetensors");
         let file = StageFile { path, bytes: LARGE_BYTES, is_log: false };
@@ -462,7 +462,7 @@ fn large_file_of_another_user_is_held_with_the_rights_of_the_unit() {
     let output = Command::new("setpriv")
         .arg(format!("--bounding-set=-all,{}", rights.replace(' ', ",")))
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "units::large_file_of_another_user_is_held_with_the_rights_of_the_unit"])
+        .args(["--exact", "units::large_file_of_another_user_is_held_with_the_units_rights"])
         .env(HELD_FOLDER, folder.path())
         .output()
         .expect("setpriv is part of util-linux");

@@ -147,7 +147,7 @@ fn the_workloads_unit_is_what_decides_how_old_systemd_may_be() {
 }
 
 #[test]
-fn what_the_agents_unit_says_is_known_where_it_runs_but_for_three_walls() {
+fn agent_unit_has_only_three_settings_that_systemd_may_lack() {
     let all = settings("lamp-agent.service");
     let lacking: BTreeSet<&str> = all
         .iter()

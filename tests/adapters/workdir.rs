@@ -193,7 +193,7 @@ fn what_lampignore_cannot_bring_back_is_told() {
 }
 
 #[test]
-fn an_ignore_file_above_the_workdir_counts_only_inside_the_same_repository() {
+fn ignore_file_above_the_workdir_counts_in_its_repository_only() {
     let tree = Tree::new().with("a.py", "").with("b.log", "");
     fs::write(tree.0.path().join(".gitignore"), "*\n").expect("writable");
     assert_eq!(
@@ -337,7 +337,7 @@ fn the_same_tree_gives_the_same_bytes() {
 }
 
 #[test]
-fn a_log_that_grows_under_the_pack_is_cut_where_the_survey_saw_its_end() {
+fn growing_log_is_packed_up_to_the_end_that_the_survey_saw() {
     let tree = Tree::new().with("log.txt", "one").with("z.txt", "after it");
     let surveyed = tree.survey();
     let tree = tree.with("log.txt", "one, two");
@@ -351,7 +351,7 @@ fn a_log_that_grows_under_the_pack_is_cut_where_the_survey_saw_its_end() {
 }
 
 #[test]
-fn a_file_that_shrinks_under_the_pack_is_an_error_and_not_a_torn_archive() {
+fn file_that_shrinks_while_it_is_packed_is_an_error() {
     let tree = Tree::new().with("log.txt", "one, two");
     let surveyed = tree.survey();
     let tree = tree.with("log.txt", "one");
@@ -401,7 +401,7 @@ fn unpack_of(
 const LIMITS: ArchiveLimits = ArchiveLimits { bytes_max: 1000, entries_max: 10 };
 
 #[test]
-fn an_archive_that_means_harm_is_refused_and_writes_nothing_outside() {
+fn harmful_archive_is_refused_and_writes_nothing_outside() {
     let file = EntryType::Regular;
     let link = EntryType::Symlink;
     let cases: &[&[Entry<'_>]] = &[
@@ -429,7 +429,7 @@ fn an_archive_that_means_harm_is_refused_and_writes_nothing_outside() {
 }
 
 #[test]
-fn nothing_is_written_through_a_link_and_nothing_over_what_is_there() {
+fn unpacking_writes_nothing_through_a_link_or_over_a_file() {
     let (place, result) = unpack_of(
         &[(b"l", EntryType::Symlink, "sub", b""), (b"l/x", EntryType::Regular, "", b"x")],
         LIMITS,

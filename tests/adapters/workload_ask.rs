@@ -78,7 +78,7 @@ fn bench(script: &str) -> Bench {
 }
 
 #[tokio::test]
-async fn behind_a_launcher_that_swallows_the_signal_the_trainer_is_asked() {
+async fn trainer_is_asked_behind_a_launcher_that_swallows_the_signal() {
     let bench = bench("python3 launch.py python3 train.py; true");
     let workload = bench.start().await;
     bench.until_file("ready-trainer").await;
@@ -91,7 +91,7 @@ async fn behind_a_launcher_that_swallows_the_signal_the_trainer_is_asked() {
 }
 
 #[tokio::test]
-async fn node_is_passed_over_where_something_below_it_hears_the_signal() {
+async fn node_js_is_passed_over_where_a_child_hears_the_signal() {
     let bench = bench("exec node wrap.js python3 train.py");
     let wrap = r#"require("child_process").spawn(process.argv[2], process.argv.slice(3), { stdio: "inherit" }).on("exit", (code) => process.exit(code))"#;
     std::fs::write(bench.file("wrap.js"), wrap).expect("written");

@@ -69,7 +69,7 @@ async fn a_missing_working_directory_is_not_a_missing_command() {
 }
 
 #[tokio::test]
-async fn the_environment_is_the_agents_and_what_was_asked_for_and_a_mark() {
+async fn workload_gets_the_agents_and_its_own_environment_and_a_mark() {
     let mut bench = Bench::of(&["env"]);
     bench.launch.env.insert("GREETING".into(), "hello world".into());
     soon("it ends", bench.start().await.ended()).await;
@@ -101,7 +101,7 @@ async fn it_gets_a_signal_in_its_own_group_and_session() {
 }
 
 #[tokio::test]
-async fn one_that_ignores_sigterm_dies_of_sigkill_and_not_for_want_of_memory() {
+async fn workload_that_ignores_sigterm_dies_of_sigkill_and_not_of_oom() {
     let bench = Bench::of_script("trap '' TERM; touch ready; while :; do sleep 0.01; done");
     let workload = bench.start().await;
     bench.until_file("ready").await;

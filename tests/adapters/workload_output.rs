@@ -194,7 +194,7 @@ async fn its_terminal_takes_lines_and_gives_no_key() {
 }
 
 #[tokio::test]
-async fn a_bar_is_one_line_of_the_log_and_each_state_is_a_sign_of_life() {
+async fn progress_bar_is_one_log_line_and_each_state_a_sign_of_life() {
     let bench = Bench::of_script(
         "for i in 1 2 3 4 5 6 7 8 9; do printf '\\r%s0%%' $i; sleep 0.01; done; printf '\\r100%%\\n'; echo done",
     );

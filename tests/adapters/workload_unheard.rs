@@ -51,7 +51,7 @@ async fn what_was_given_up_never_starts() {
 }
 
 #[tokio::test]
-async fn a_workload_whose_holder_died_before_its_first_word_is_ended_first() {
+async fn workload_whose_holder_died_unheard_is_ended_first() {
     let bench = asked_for();
     let mark = fs::canonicalize(bench.dir()).expect("it is there");
     let mut stray = Stray(

@@ -152,7 +152,7 @@ async fn a_command_that_is_not_there_is_told_apart_in_a_unit_too() {
 }
 
 #[tokio::test]
-async fn a_child_that_dies_for_want_of_memory_is_noticed_and_the_rest_goes_on() {
+async fn child_out_of_memory_is_noticed_and_the_workload_goes_on() {
     let Some(unit) = Unit::of_script(
         "oom",
         "touch ready; while [ ! -e go ]; do sleep 0.01; done; tail /dev/zero; exit 4",

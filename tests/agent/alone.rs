@@ -59,7 +59,7 @@ async fn watch(rig: &Rig, played: &Played, words: &[&str]) -> Finish {
 }
 
 #[test]
-fn a_watched_machine_that_falls_quiet_is_idle_once_the_window_is_over() {
+fn quiet_watched_machine_is_idle_once_the_window_is_over() {
     simulate(async |clock: Arc<VirtualClock>| {
         let rig = Rig::new(clock.clone());
         let played = Played::new(&rig);
@@ -80,7 +80,7 @@ fn a_watched_machine_that_falls_quiet_is_idle_once_the_window_is_over() {
 }
 
 #[test]
-fn a_watched_machine_that_works_is_not_idle_and_ends_at_its_longest_run() {
+fn working_watched_machine_is_not_idle_and_ends_at_max_runtime() {
     simulate(async |clock: Arc<VirtualClock>| {
         let rig = Rig::new(clock.clone());
         let played = Played::new(&rig);

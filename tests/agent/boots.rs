@@ -96,7 +96,7 @@ fn record<T: DeserializeOwned>(name: &str, change: impl FnOnce(&mut Value)) -> T
 /// A laptop slept over its launch, found no machine when it woke, and settled the attempt; then the
 /// machine came up after all.
 #[test]
-fn a_machine_whose_attempt_was_settled_meanwhile_ends_itself_and_says_why() {
+fn machine_whose_attempt_is_settled_ends_itself_and_says_why() {
     for (is_over, why) in [
         (
             false,
@@ -206,7 +206,7 @@ fn the_disk_of_an_earlier_attempt_says_nothing_of_the_next() {
 /// An agent that comes back in the same boot goes on while the metadata service is down; after a
 /// reboot it asks, since the machine may have been started for another attempt.
 #[test]
-fn an_agent_that_comes_back_knows_who_its_machine_is_until_the_next_boot() {
+fn restarted_agent_knows_its_machine_until_the_next_boot() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         submitted(&rig).await;
@@ -234,7 +234,7 @@ fn an_agent_that_comes_back_knows_who_its_machine_is_until_the_next_boot() {
 /// a minute, or two where a power-off stops it, and the next agent of that boot at once (seed
 /// 80033544 of 24 h). In the middle of its work it would wait.
 #[test]
-fn a_machine_that_was_being_terminated_goes_on_with_that_although_nobody_says_who_it_is() {
+fn machine_being_terminated_goes_on_without_metadata_service() {
     for (ends, success, asks) in
         [(true, "terminate", 30), (true, "stop", 120), (false, "terminate", 600)]
     {

@@ -32,7 +32,7 @@ fn half_a_save_is_not_kept_once_the_script_was_started_again() {
 }
 
 #[test]
-fn half_a_save_is_not_kept_after_a_reboot_and_whoever_ends_then_is_told_at_once() {
+fn half_a_save_after_a_reboot_is_not_kept_and_the_end_says_so() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         watched.write("model.pt", "step 1, the whole");
@@ -61,7 +61,7 @@ fn half_a_save_is_not_kept_after_a_reboot_and_whoever_ends_then_is_told_at_once(
 /// an older one had been cleared away, and what was left of the series was kept once more: that was
 /// the answer, and nobody was told of the loss.
 #[test]
-fn the_rest_of_a_series_is_no_answer_where_its_newest_may_be_half() {
+fn save_of_a_series_fails_while_its_newest_file_may_be_half() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         for step in [100, 200] {
@@ -87,8 +87,7 @@ fn the_rest_of_a_series_is_no_answer_where_its_newest_may_be_half() {
 /// newest checkpoint. Its newest save was doubted, the rest was kept once more, and the next
 /// machine went on from that.
 #[test]
-fn what_is_kept_is_not_kept_once_more_without_its_newest_save_by_an_agent_that_does_not_know_of_it()
-{
+fn unknown_newest_checkpoint_is_not_replaced_by_an_older_save() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         for step in [100, 200] {
@@ -123,7 +122,7 @@ fn what_is_kept_is_not_kept_once_more_without_its_newest_save_by_an_agent_that_d
 /// The answer of one save is none to another: the final checkpoint of a series was lost, and nobody
 /// was told.
 #[test]
-fn a_save_that_comes_while_another_is_uploaded_has_an_answer_of_its_own() {
+fn save_during_the_upload_of_another_has_its_own_answer() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         for step in [100, 200] {
@@ -150,7 +149,7 @@ fn a_save_that_comes_while_another_is_uploaded_has_an_answer_of_its_own() {
 
 /// What a rebalance is for would come an interval later.
 #[test]
-fn a_save_whose_time_was_up_goes_on_without_waiting_for_the_interval() {
+fn save_that_ran_out_of_time_is_retried_before_the_interval() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         watched.rig.store.fault("/files/", Fault::Slow(secs(50)), None);
@@ -168,7 +167,7 @@ fn a_save_whose_time_was_up_goes_on_without_waiting_for_the_interval() {
 /// Seed 33000455 of 24 h of the false world: the next save began with the line that followed the
 /// mark, at the same time by the clock of the file system, whose tick is some milliseconds.
 #[test]
-fn a_save_that_begins_with_the_line_after_the_mark_is_none_of_what_was_marked() {
+fn save_begun_with_the_line_after_a_mark_is_not_marked_by_it() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         let (rig, board) = (&watched.rig, watched.board.clone());
@@ -204,7 +203,7 @@ fn a_save_that_begins_with_the_line_after_the_mark_is_none_of_what_was_marked() 
 /// Found by seed 28001301 of the false world: a mark that was made while nobody looked was taken
 /// for one of what was being written when the store answered again.
 #[test]
-fn a_mark_from_before_is_none_of_what_is_being_written_when_a_store_that_was_down_answers_again() {
+fn mark_from_an_outage_does_not_cover_the_save_being_written() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         let (rig, board) = (&watched.rig, watched.board.clone());
@@ -252,7 +251,7 @@ fn a_mark_from_before_is_none_of_what_is_being_written_when_a_store_that_was_dow
 /// A progress file of hours takes a new agent several looks to read, and the marks in it are of
 /// before, however late they are read.
 #[test]
-fn the_marks_of_a_long_progress_file_are_old_ones_for_an_agent_that_was_started_anew() {
+fn marks_of_a_long_progress_file_are_old_for_a_new_agent() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         let (rig, progress) = (&watched.rig, watched.rig.path("progress.jsonl"));
@@ -290,7 +289,7 @@ fn the_marks_of_a_long_progress_file_are_old_ones_for_an_agent_that_was_started_
 }
 
 #[test]
-fn time_that_runs_out_is_said_with_numbers_and_leaves_no_manifest() {
+fn save_out_of_time_says_numbers_and_leaves_no_manifest() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         watched.rig.store.fault("b.pt", Fault::Hang, None);
@@ -310,7 +309,7 @@ fn time_that_runs_out_is_said_with_numbers_and_leaves_no_manifest() {
 /// A script clears its oldest save away, gathers for some seconds what it has to save, and writes
 /// it.
 #[test]
-fn what_is_left_of_a_kept_save_holds_the_next_one_up_for_no_interval() {
+fn rest_of_a_kept_save_does_not_delay_the_next_by_an_interval() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         for step in [100, 200] {

@@ -106,7 +106,7 @@ fn read(rig: &Rig, folder: &str, name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_quiet_folder_is_uploaded_once_an_interval_and_unchanged_files_are_not_sent_again() {
+fn quiet_folder_is_uploaded_each_interval_changed_files_only() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         watched.write("base.bin", "base");
@@ -168,7 +168,7 @@ fn a_mark_needs_no_quiet_time_and_a_symlink_counts_as_its_file() {
 
 /// `latest -> step-4`, as many trainers make it: the next attempt begins from where the link leads.
 #[test]
-fn a_link_to_the_folder_of_the_newest_checkpoint_comes_back_as_a_link() {
+fn link_to_the_newest_checkpoint_folder_comes_back_as_a_link() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         watched.write("step-3/model.pt", "three");
@@ -224,7 +224,7 @@ fn a_save_waits_for_what_is_written_after_the_asking() {
 }
 
 #[test]
-fn a_workload_that_ignores_the_asking_still_keeps_what_it_wrote_before() {
+fn workload_that_ignores_a_save_request_keeps_its_earlier_files() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         watched.write("a.pt", "1");
@@ -297,7 +297,7 @@ fn as_is_keeps_what_is_there_or_says_that_nothing_changed() {
 }
 
 #[test]
-fn a_folder_that_changes_during_the_upload_is_torn_and_its_number_is_never_used_again() {
+fn torn_folder_is_uploaded_again_and_its_number_is_not_reused() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         watched.rig.store.fault("/files/", Fault::Slow(secs(20)), None);
@@ -454,7 +454,7 @@ fn checkpoint_with_odd_names_and_links_comes_back() {
 }
 
 #[test]
-fn an_agent_that_was_restarted_uploads_what_its_predecessor_did_not() {
+fn restarted_agent_uploads_what_its_predecessor_did_not() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         watched.write("a.pt", "one");

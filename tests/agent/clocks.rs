@@ -12,7 +12,7 @@ use lamplighter::ports::Clock;
 use lamplighter::sim::SimProcess;
 use serde_json::json;
 
-use super::lives::Stage;
+use super::agent_deaths::Stage;
 use super::world::Played;
 use super::{Rig, secs};
 use lamp_test_support::faulty_store::{Fault, FaultyStore};
@@ -34,7 +34,7 @@ async fn outcome(stage: &Stage) -> Outcome {
 }
 
 #[test]
-fn the_last_save_before_a_limit_has_its_time_whatever_the_clock_was_set_to() {
+fn last_save_before_a_limit_keeps_its_time_over_clock_changes() {
     for set in [SignedDuration::ZERO, DAY, -DAY] {
         simulate(async |clock: Arc<VirtualClock>| {
             let stage =
@@ -70,7 +70,7 @@ fn the_last_save_before_a_limit_has_its_time_whatever_the_clock_was_set_to() {
 /// After a reboot the steady clock says little of the one before: by chance it may stand beyond
 /// where that one began.
 #[test]
-fn what_a_reboot_took_counts_and_the_hard_end_stays_where_it_was() {
+fn reboot_time_counts_and_the_hard_end_stays_where_it_was() {
     simulate(async |clock: Arc<VirtualClock>| {
         let hard_end = clock.now() + SignedDuration::from_hours(5);
         let stage = Stage::limited(clock.clone(), STEPS, json!({}), Some(hard_end)).await;
@@ -105,7 +105,7 @@ fn what_a_reboot_took_counts_and_the_hard_end_stays_where_it_was() {
 /// Its metadata came late, and its store does not answer: a boot has a quarter of an hour, and what
 /// follows may take minutes.
 #[test]
-fn an_agent_that_comes_up_late_after_a_reboot_tells_its_switch_at_once() {
+fn agent_that_is_late_after_a_reboot_tells_its_switch_at_once() {
     simulate(async |clock: Arc<VirtualClock>| {
         let hard_end = clock.now() + SignedDuration::from_hours(5);
         let stage = Stage::limited(clock.clone(), STEPS, json!({}), Some(hard_end)).await;
@@ -156,7 +156,7 @@ fn a_clock_that_was_set_back_gives_no_more_time_at_each_reboot() {
 /// Nor does one that was fast when the agent began take any from it, once it is right: only lengths
 /// of time are carried over.
 #[test]
-fn a_clock_that_was_fast_and_is_put_right_costs_no_time_after_a_reboot() {
+fn fast_clock_that_is_put_right_costs_no_time_after_a_reboot() {
     simulate(async |clock: Arc<VirtualClock>| {
         let (began, most) = (clock.mono(), secs(2 * 3600));
         let stage = Stage::limited(clock.clone(), STEPS, json!({}), Some(clock.now() + most)).await;
@@ -178,7 +178,7 @@ fn a_clock_that_was_fast_and_is_put_right_costs_no_time_after_a_reboot() {
 /// A machine whose clock was fast when its agent began, and was put right since: what the cloud
 /// says by the right time is no old news.
 #[test]
-fn a_notice_counts_also_when_the_clock_was_wrong_at_the_beginning() {
+fn notice_counts_when_the_clock_was_wrong_at_the_beginning() {
     let fast = SignedDuration::from_mins(10);
     for (at_first, set) in
         [(SignedDuration::ZERO, SignedDuration::ZERO), (fast, -fast), (-fast, fast)]
@@ -239,7 +239,7 @@ impl Clock for TrueTime {
 
 /// The notice is by the cloud's time, and so is what the store says of a heartbeat.
 #[test]
-fn a_notice_counts_whatever_the_clock_is_set_to_once_the_store_has_said_what_time_it_is() {
+fn notice_counts_by_store_time_whatever_the_clock_is_set_to() {
     let [none, little, hour] = [0, 4, 60].map(SignedDuration::from_mins);
     for (at_first, set) in [
         (none, hour),
@@ -281,7 +281,7 @@ fn a_notice_counts_whatever_the_clock_is_set_to_once_the_store_has_said_what_tim
 /// A first boot by a clock that is an hour ahead: whoever fetches the work for longer than a second
 /// looks at its limits meanwhile.
 #[test]
-fn a_clock_that_is_ahead_ends_no_attempt_before_the_store_has_said_what_time_it_is() {
+fn fast_clock_ends_no_attempt_before_the_store_tells_the_time() {
     simulate(async |clock: Arc<VirtualClock>| {
         let true_time = Arc::new(TrueTime(clock.clone()));
         let rig = Rig { store: FaultyStore::new(true_time.clone()), ..Rig::new(clock.clone()) };

@@ -147,7 +147,7 @@ fn a_full_disk_keeps_the_old_one_and_is_tried_again() {
 }
 
 #[test]
-fn it_is_told_each_10_s_that_the_agent_is_alive_and_at_once_when_the_clock_is_set() {
+fn switch_hears_of_agent_each_10_s_and_when_the_clock_is_set() {
     let bench = Bench::new();
     bench.pass(0, None);
     assert_eq!(bench.alive(), (0, 1800));

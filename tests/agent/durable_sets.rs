@@ -33,7 +33,7 @@ fn listed_set_of_many_files_survives_power_cut() {
 }
 
 #[test]
-fn files_that_disk_failed_to_keep_are_sent_again_before_set_is_listed() {
+fn files_that_the_disk_lost_are_sent_again_before_set_is_listed() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock));
         watched.rig.store.fault("/checkpoints/durable", Fault::Down, 1);

@@ -8,7 +8,7 @@ use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, Lease, RECORD_FORMAT
 use lamplighter::ports::Clock as _;
 use lamplighter::sim::SimProcess;
 
-use super::lives::Stage;
+use super::agent_deaths::Stage;
 use super::world::Played;
 use super::{Rig, secs};
 use lamp_test_support::faulty_store::Fault;
@@ -16,7 +16,7 @@ use lamp_test_support::virtual_clock::simulate;
 
 /// What cannot be sent is waited for, but not for ever: a machine that only waits bills too.
 #[test]
-fn a_store_that_is_gone_for_good_keeps_an_ended_machine_lit_for_half_an_hour_and_no_longer() {
+fn ended_machine_without_a_store_goes_out_after_half_an_hour() {
     for fault in [Fault::Down, Fault::Denied, Fault::Hang] {
         let named = format!("{fault:?}");
         simulate(async |clock| {
@@ -62,7 +62,7 @@ fn one_call_that_hangs_does_not_cost_the_outcome() {
 
 /// It is told apart by its id, and not by an address that somebody else may have had before.
 #[test]
-fn who_finds_another_machines_lease_runs_nothing_and_puts_itself_out() {
+fn machine_that_finds_a_foreign_lease_runs_nothing_and_goes_out() {
     simulate(async |clock| {
         let stage = Stage::limited(clock.clone(), 12, serde_json::json!({}), None).await;
         let theirs = Lease {
@@ -94,7 +94,7 @@ fn who_finds_another_machines_lease_runs_nothing_and_puts_itself_out() {
 /// A workload that has written its mark and hangs: its loggers have five minutes, `term_grace` is
 /// for what ignores SIGTERM, and what it did is a success.
 #[test]
-fn a_workload_that_is_done_and_hangs_is_a_success_within_seven_minutes() {
+fn done_workload_that_hangs_is_a_success_within_seven_minutes() {
     for stubborn in [false, true] {
         simulate(async |clock| {
             let rig = Rig::new(clock.clone());
@@ -130,7 +130,7 @@ fn a_workload_that_is_done_and_hangs_is_a_success_within_seven_minutes() {
 }
 
 #[test]
-fn a_machine_without_the_gpus_that_were_bought_is_out_before_anything_is_started() {
+fn machine_without_the_bought_gpus_goes_out_before_any_start() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);

@@ -82,7 +82,7 @@ async fn given_up(rig: &Rig, machine: &Played) -> (Finish, Vec<String>, Duration
 /// A role that may beat and not read is as lit as a healthy machine: no lease, no sweep and no
 /// switch would ever end it.
 #[test]
-fn code_that_may_not_be_read_is_told_and_ends_the_attempt_within_a_quarter_of_an_hour() {
+fn unreadable_code_is_told_and_ends_the_attempt_in_15_minutes() {
     simulate(async |clock| {
         let (rig, machine) = stage(clock).await;
         rig.store.fault("/code/", Fault::Denied, None);
@@ -118,8 +118,7 @@ fn code_that_may_not_be_read_is_told_and_ends_the_attempt_within_a_quarter_of_an
 }
 
 #[test]
-fn a_checkpoint_without_room_on_the_disk_is_told_and_ends_the_attempt_within_a_quarter_of_an_hour()
-{
+fn checkpoint_without_disk_room_ends_the_attempt_in_15_minutes() {
     simulate(async |clock| {
         let (rig, machine) = stage(clock).await;
         rig.store.fault("/files/", Fault::Full, None);
@@ -201,7 +200,7 @@ fn what_cannot_be_fetched_stands_in_the_status_until_it_comes() {
 
 /// Of a workstation that sleeps, or a store that is out: not the fault of the job.
 #[test]
-fn a_store_that_is_away_while_a_machine_begins_costs_nothing_but_the_time() {
+fn store_outage_while_a_machine_begins_costs_only_the_time() {
     for minutes in [10, 45, 150] {
         simulate(async |clock| {
             let (rig, machine) = stage(clock.clone()).await;

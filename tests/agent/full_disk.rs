@@ -6,7 +6,7 @@ use lamplighter::job::{AttemptNo, EndedBecause, Outcome};
 use lamplighter::ports::Clock as _;
 use lamplighter::sim::SimProcess;
 
-use super::lives::Stage;
+use super::agent_deaths::Stage;
 use super::world::Played;
 use super::{Rig, secs};
 use lamp_test_support::virtual_clock::simulate;

@@ -254,7 +254,7 @@ fn finished_rank_waits_at_most_its_tail() {
 
 /// The power of rank 1 is cut. Its silence ends the epoch, and the next one has its replacement.
 #[test]
-fn silent_rank_is_lost_after_45_seconds_and_its_replacement_joins() {
+fn silent_rank_is_lost_after_45_s_and_its_replacement_joins() {
     let script: Script = |_, epoch| (if epoch == 1 { 10_000 } else { 20 }, 0);
     simulate(|clock| async move {
         let gang = Gang::new(Arc::clone(&clock), words((2, 2), &[]), script);

@@ -19,7 +19,7 @@ const CHECKPOINTS: &str = r#"{"checkpoint": {"path": "ckpt", "interval": "10m", 
 /// A network disk that is gone for good: one grace and a minute are spent on it, and what else
 /// there is is kept.
 #[test]
-fn a_checkpoint_folder_that_hangs_costs_its_checkpoint_and_keeps_no_machine_lit() {
+fn hung_checkpoint_folder_loses_its_checkpoint_but_end_goes_on() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
@@ -58,7 +58,7 @@ fn a_checkpoint_folder_that_hangs_costs_its_checkpoint_and_keeps_no_machine_lit(
 
 /// A disk with an error, and a folder with more files than the limit: the end says so and goes on.
 #[test]
-fn a_checkpoint_folder_that_cannot_be_looked_at_is_told_and_holds_up_no_end() {
+fn unreadable_checkpoint_folder_is_told_and_delays_no_end() {
     let looks: [(Look, &str); 2] = [
         (
             || Err(std::io::Error::other("Input/output error")),
@@ -111,7 +111,7 @@ fn a_checkpoint_folder_that_cannot_be_looked_at_is_told_and_holds_up_no_end() {
 /// Whatever it is that agents die of in their end: after three of them the outcome is all that is
 /// still sent.
 #[test]
-fn after_three_agents_that_died_in_its_end_a_machine_goes_out_without_a_last_upload() {
+fn machine_whose_end_killed_three_agents_skips_its_last_upload() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
@@ -182,7 +182,7 @@ fn an_end_that_a_reboot_cuts_short_keeps_the_exit_code() {
 
 /// A machine that is kept for a look for days outlives any number of agents.
 #[test]
-fn a_look_is_as_long_as_it_was_promised_however_many_agents_die_in_it() {
+fn kept_machine_stays_as_long_as_promised_over_many_dead_agents() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);

@@ -35,7 +35,7 @@ fn gpu(xids: &[u64], lost: bool) -> Reading<Vec<GpuSample>> {
 }
 
 #[test]
-fn a_workload_that_hangs_on_a_lost_gpu_is_saved_and_ended_within_ten_minutes() {
+fn workload_hung_on_a_lost_gpu_is_saved_and_ended_in_10_minutes() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
@@ -67,7 +67,7 @@ fn a_workload_that_hangs_on_a_lost_gpu_is_saved_and_ended_within_ten_minutes() {
 }
 
 #[test]
-fn a_restarted_agent_has_not_forgotten_an_xid_that_the_driver_told_once() {
+fn restarted_agent_remembers_an_xid_that_the_driver_told_once() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
@@ -85,7 +85,7 @@ fn a_restarted_agent_has_not_forgotten_an_xid_that_the_driver_told_once() {
 /// Seed 16000692 of 24 h: the driver did not answer when the machine came up, and later showed no
 /// GPU. Its work, which was to be done on one, was called idle.
 #[test]
-fn a_machine_that_turns_out_to_have_no_gpu_is_given_up_and_not_called_idle() {
+fn machine_found_to_have_no_gpu_is_hardware_lost_and_not_idle() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
@@ -141,7 +141,7 @@ fn work_on_gpus_whose_use_cannot_be_read_is_not_called_idle() {
 
 /// `docker run` on a machine of our own, and a neighbour on a workstation.
 #[test]
-fn what_a_container_does_is_work_where_nobody_else_is_on_the_machine() {
+fn container_activity_is_work_only_on_a_machine_of_our_own() {
     for own_machine in [true, false] {
         simulate(async |clock| {
             let rig = Rig::new(clock.clone());

@@ -62,7 +62,7 @@ fn it_beats_every_fifteen_seconds_and_stops_with_the_loop() {
 }
 
 #[test]
-fn a_change_is_written_at_once_but_not_more_often_than_each_second() {
+fn heartbeat_change_is_written_at_once_but_at_most_each_second() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let heartbeat = Heartbeat::start(rig.outbox(), true);
@@ -80,7 +80,7 @@ fn a_change_is_written_at_once_but_not_more_often_than_each_second() {
 }
 
 #[test]
-fn a_slow_store_gets_only_the_newest_and_numbers_survive_a_crash() {
+fn slow_store_gets_the_newest_beat_and_numbers_survive_a_crash() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let heartbeat = Heartbeat::start(rig.outbox(), true);
@@ -114,7 +114,7 @@ fn a_slow_store_gets_only_the_newest_and_numbers_survive_a_crash() {
 /// after that looked twice, a minute apart, and ended useful work, because its agent was still
 /// waiting to try again.
 #[test]
-fn after_an_outage_longer_than_a_lease_it_beats_before_anybody_looks_twice() {
+fn heartbeat_after_a_long_outage_comes_before_a_second_look() {
     for fault in [Fault::Down, Fault::Hang, Fault::Denied] {
         for outage in [2280, 2297, 2311, 2334] {
             simulate(async |clock| {

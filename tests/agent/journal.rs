@@ -27,7 +27,7 @@ fn verdict(number: usize) -> EventDetail {
 }
 
 #[test]
-fn important_events_go_at_once_and_others_gather_for_two_seconds() {
+fn important_events_go_at_once_and_others_gather_for_2_s() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let journal = Journal::start(rig.outbox());
@@ -84,7 +84,7 @@ fn lost_replies_and_hanging_calls_write_the_same_bytes_again() {
 }
 
 #[test]
-fn an_agent_that_crashed_goes_on_with_the_next_number_and_the_same_batch() {
+fn crashed_agent_goes_on_with_the_next_number_and_same_batch() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let journal = Journal::start(rig.outbox());
@@ -114,7 +114,7 @@ fn an_agent_that_crashed_goes_on_with_the_next_number_and_the_same_batch() {
 }
 
 #[test]
-fn what_does_not_fit_is_counted_and_said_and_the_important_still_fits() {
+fn events_beyond_the_bound_are_counted_and_important_ones_fit() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let journal = Journal::start(rig.outbox());
@@ -137,7 +137,7 @@ fn what_does_not_fit_is_counted_and_said_and_the_important_still_fits() {
 }
 
 #[test]
-fn a_full_disk_changes_nothing_but_safety_and_a_flush_ends_at_its_deadline() {
+fn full_disk_stops_no_event_and_a_flush_ends_at_its_deadline() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         rig.files.full.store(true, Ordering::Relaxed);

@@ -135,7 +135,7 @@ fn a_notice_while_a_save_is_under_way_asks_for_no_other() {
 
 /// Two people ask for a checkpoint: the second has theirs once the first is whole.
 #[test]
-fn a_checkpoint_that_is_wished_for_while_another_is_made_is_made_after_it() {
+fn checkpoint_wished_for_during_another_is_made_after_it() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
@@ -152,7 +152,7 @@ fn a_checkpoint_that_is_wished_for_while_another_is_made_is_made_after_it() {
 
 /// A recommendation of whose save nothing came says nothing of the notice that followed on it.
 #[test]
-fn a_notice_asks_itself_where_nothing_came_of_the_save_that_was_under_way() {
+fn notice_asks_for_a_save_where_the_save_under_way_gave_nothing() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
@@ -235,7 +235,7 @@ fn a_stop_while_a_save_is_under_way_takes_one_grace_in_all() {
 /// work, and the last save ten minutes before. What is called off is forgotten, and the work goes
 /// on.
 #[test]
-fn a_scheduled_event_is_saved_for_twice_and_the_second_time_ten_minutes_before() {
+fn scheduled_event_is_saved_for_at_once_and_ten_minutes_before() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);

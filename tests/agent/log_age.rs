@@ -208,7 +208,7 @@ fn lives(late: Duration) -> [Vec<Duration>; 2] {
 }
 
 #[test]
-fn logs_f_shows_a_line_within_five_seconds_while_output_goes_on_and_after_a_silence() {
+fn logs_f_shows_a_line_within_5_s_in_a_flow_and_after_a_silence() {
     let mut all: [Vec<Duration>; 2] = Default::default();
     // Where whoever follows stands between two ticks of the agent is chance.
     for late in [0, 300, 600, 900, 1200].map(Duration::from_millis) {

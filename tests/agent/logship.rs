@@ -100,7 +100,7 @@ async fn settled(rig: &Rig) {
 }
 
 #[test]
-fn a_line_arrives_within_two_seconds_and_binary_is_kept_byte_for_byte() {
+fn log_line_arrives_within_2_s_and_binary_is_kept_exactly() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let (board, printer) = (ActivityCounters::default(), Printer::new(&rig, 1));
@@ -127,7 +127,7 @@ fn a_line_arrives_within_two_seconds_and_binary_is_kept_byte_for_byte() {
 }
 
 #[test]
-fn a_store_that_is_down_loses_nothing_and_does_not_hide_progress() {
+fn store_outage_loses_no_log_and_does_not_hide_progress() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let (board, printer) = (ActivityCounters::default(), Printer::new(&rig, 1));
@@ -197,7 +197,7 @@ fn a_restarted_agent_neither_repeats_nor_skips() {
 }
 
 #[test]
-fn beyond_the_bound_the_head_and_the_end_are_kept_and_the_gap_is_told() {
+fn log_beyond_its_bound_keeps_head_and_end_and_tells_the_gap() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let printer = Printer::new(&rig, 1);

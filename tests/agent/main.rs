@@ -6,45 +6,45 @@
     reason = "tests play the workload: they write the files that the agent reads"
 )]
 
+mod agent_deaths;
 mod alone;
-mod at_work;
 mod boots;
+mod busy_folders;
 mod calls;
 mod chaos;
 mod checkpoint_doubts;
 mod checkpoint_numbers;
 mod checkpoints;
 mod clocks;
-mod cut_short;
+mod crash_loop;
 mod deadman;
 mod durable_sets;
 mod ends;
 mod fetching;
 mod full_disk;
 mod gang;
-mod going_back;
 mod hangs;
 mod hardware;
 mod heartbeat;
-mod hushed;
 mod journal;
 mod kept_disk;
 mod last_save;
-mod lives;
 mod log_age;
 mod logship;
 mod machine;
 mod marks;
 mod metrics;
+mod no_save_signal;
 mod notices;
 mod outputs;
+mod person_at_work;
 mod restarts;
-mod restless;
 mod role;
+mod rollback;
 mod samples;
-mod short_lives;
+mod short_notice;
+mod silent_start;
 mod stacks;
-mod unasked;
 mod world;
 
 use std::sync::Arc;

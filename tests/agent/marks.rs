@@ -122,7 +122,7 @@ fn a_file_that_begins_anew_and_a_step_that_goes_back() {
 
 /// A line without a step came after the newest step, and moved its time behind a save.
 #[test]
-fn later_line_without_a_step_does_not_move_the_time_of_the_newest_step() {
+fn later_line_without_a_step_keeps_the_time_of_the_newest_step() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let (board, journal) = (ActivityCounters::default(), Journal::start(rig.outbox()));

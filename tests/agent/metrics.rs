@@ -115,7 +115,7 @@ impl Meter for OutFor {
 
 /// The controller relies on this: an alarm without measurements would end a machine that works.
 #[test]
-fn that_nobody_takes_its_measurements_stands_in_its_heartbeat_until_somebody_does() {
+fn heartbeat_says_unmeasured_while_no_measurements_are_taken() {
     simulate(async |clock: Arc<VirtualClock>| {
         let rig = Rig::new(clock.clone());
         let mut played = Played::new(&rig);

@@ -155,7 +155,7 @@ fn a_raised_hard_cap_is_seen_in_the_tags() {
 /// Through a whole agent: nobody is told of a blip, somebody of a minute of it, once, and it is
 /// taken back.
 #[test]
-fn a_metadata_service_that_errs_for_a_minute_is_told_once_and_taken_back() {
+fn metadata_service_out_for_a_minute_is_told_once_and_withdrawn() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);

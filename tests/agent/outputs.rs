@@ -52,7 +52,7 @@ fn paths_folders_and_globs_are_kept_and_what_is_missing_is_said() {
 }
 
 #[test]
-fn a_pipe_a_socket_and_loops_hold_nothing_up_and_odd_names_are_kept() {
+fn special_files_and_loops_delay_nothing_and_odd_names_are_kept() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let odd = ["out/gr\u{fc}n \u{6570}.txt", "out/new\nline", "out/plain"];
@@ -78,7 +78,7 @@ fn a_pipe_a_socket_and_loops_hold_nothing_up_and_odd_names_are_kept() {
 }
 
 #[test]
-fn brackets_and_braces_find_what_they_name_and_a_file_of_that_very_name() {
+fn globs_find_what_they_name_and_a_file_of_that_very_name() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         for name in
@@ -106,7 +106,7 @@ fn brackets_and_braces_find_what_they_name_and_a_file_of_that_very_name() {
 }
 
 #[test]
-fn output_that_cannot_be_sent_is_named_with_reason_and_holds_nothing_up() {
+fn unsendable_output_is_named_with_reason_and_delays_nothing() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         ["out/a", "out/b"].iter().for_each(|name| write(&rig, name, "x"));

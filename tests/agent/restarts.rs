@@ -124,7 +124,7 @@ fn useful_and_unknown_time_survive_restart_of_agent() {
 }
 
 #[test]
-fn a_machine_kept_for_a_look_is_kept_as_long_as_promised_over_a_crash_of_the_agent() {
+fn kept_machine_stays_as_long_as_promised_over_an_agent_crash() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
@@ -168,7 +168,7 @@ fn a_machine_kept_for_a_look_is_kept_as_long_as_promised_over_a_crash_of_the_age
 }
 
 #[test]
-fn time_that_was_granted_stays_granted_when_the_agent_crashes_and_the_store_is_down() {
+fn granted_time_stays_granted_over_a_crash_and_a_store_outage() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
@@ -205,7 +205,7 @@ fn time_that_was_granted_stays_granted_when_the_agent_crashes_and_the_store_is_d
 /// Time that was granted for the work is not granted once more for the look, where nobody answers
 /// when that begins.
 #[test]
-fn a_look_that_begins_while_the_store_is_down_is_as_long_as_was_promised() {
+fn kept_machine_stays_as_long_as_promised_over_a_store_outage() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);

@@ -30,7 +30,7 @@ impl Stacks for Unreadable {
 }
 
 #[test]
-fn what_cannot_be_read_is_given_up_before_the_watchdog_would_bite() {
+fn stacks_that_cannot_be_read_are_given_up_before_the_watchdog() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let journal = Journal::start(rig.outbox());
@@ -45,7 +45,7 @@ fn what_cannot_be_read_is_given_up_before_the_watchdog_would_bite() {
 }
 
 #[test]
-fn it_is_kept_and_recorded_and_a_store_that_hangs_does_not_hold_up_the_restart() {
+fn stacks_are_kept_and_a_hung_store_does_not_delay_the_restart() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let (outbox, journal) = (rig.outbox(), Journal::start(rig.outbox()));

@@ -6,7 +6,7 @@ use super::check::findings;
 /// The alarm of the job file knows nothing of a machine that is held for a look, and nobody works
 /// on it.
 #[test]
-fn a_cpu_alarm_that_would_end_a_machine_held_for_a_look_is_a_warning() {
+fn cpu_alarm_that_may_end_a_held_machine_is_a_warning() {
     let cpu = "[machine]\ncloud = 'aws'\n[limits]\nmax_runtime = '1h'\n[watch]\nalarm = 'cpu<=0.3 for 5m'";
     for (lines, warns) in [
         (format!("{cpu}\n[on]\nfailure = 'keep 2h'"), true),

@@ -60,7 +60,7 @@ fn made(applied: &Value, file: &str) -> String {
 }
 
 #[test]
-fn a_directory_is_applied_once_and_what_it_did_not_make_is_left_alone() {
+fn directory_applied_again_makes_no_job_and_spares_foreign_jobs() {
     let place = Place::new("while :; do echo x; sleep 0.1; done");
     // Somebody's own job, of the same name as one of the files.
     let own =
@@ -167,7 +167,7 @@ fn of_calls_at_once_one_makes_the_job_and_the_others_say_so() {
 /// A call left the old job of a changed file running: the next names it, and `--replace` still
 /// reaches it.
 #[test]
-fn an_older_job_of_a_file_that_has_not_changed_since_can_still_be_stopped() {
+fn older_job_of_an_unchanged_file_is_stopped_by_replace() {
     let place = Place::new("");
     place.0.write("jobs/once.toml", LONG);
     let old = made(&place.apply(&[]), "once.toml");
@@ -312,7 +312,7 @@ fn a_schedule_is_kept_shown_changed_and_ended() {
 }
 
 #[test]
-fn a_cap_over_all_jobs_holds_a_launch_back_and_everybody_can_see_why() {
+fn cap_over_all_jobs_holds_a_launch_back_and_status_says_why() {
     let place = Place::new("while [ ! -e GO ]; do sleep 0.05; done");
     place.0.write(
         "home/.config/lamplighter/config.toml",
@@ -350,7 +350,7 @@ fn a_cap_over_all_jobs_holds_a_launch_back_and_everybody_can_see_why() {
 }
 
 #[test]
-fn a_slip_in_the_configuration_does_not_stand_between_somebody_and_the_end_of_a_job() {
+fn job_can_be_stopped_while_the_configuration_has_errors() {
     let place = Place::new("sleep 1000");
     let job = place
         .0
@@ -465,7 +465,7 @@ fn a_daemon_runs_what_is_scheduled_when_it_is_due() {
 }
 
 #[test]
-fn what_a_cap_could_never_let_through_is_refused_before_there_is_a_job() {
+fn launch_above_the_whole_cap_is_refused_before_a_job_is_made() {
     let place = Place::new("exit 0");
     place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 0.3\n");
     let words = ["--usd-per-hour", "0.47", "--", "sh", "job.sh"];
@@ -485,7 +485,7 @@ fn what_a_cap_could_never_let_through_is_refused_before_there_is_a_job() {
 /// A spot machine counts at its bid, whoever would launch it: $0.38 an hour now with its disk and
 /// address, and up to $0.43.
 #[test]
-fn a_cap_between_the_spot_price_and_the_bid_holds_back_the_same_for_apply_plan_and_run() {
+fn cap_below_the_spot_bid_holds_back_apply_plan_and_run_alike() {
     let Some(ec2) = market() else { return };
     let sandbox = Sandbox::with_script();
     sandbox.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 0.4\n");

@@ -150,7 +150,7 @@ fn what_is_doubtful_is_a_warning_and_not_an_error() {
 }
 
 #[test]
-fn what_is_wrong_with_the_file_and_with_the_workdir_is_told_together() {
+fn check_reports_errors_of_the_file_and_the_workdir_together() {
     let sandbox = Sandbox::with_script();
     sandbox.write(".env", "API_KEY=abcdef123\n");
     sandbox.write("job.toml", "nmae = 'x'\ncommand = ['sh', 'train.py']\n");
@@ -172,7 +172,7 @@ fn what_is_wrong_with_the_file_and_with_the_workdir_is_told_together() {
 }
 
 #[test]
-fn what_all_jobs_of_a_user_say_is_no_news_in_a_job_that_has_no_use_for_it() {
+fn user_configuration_a_job_does_not_use_is_no_finding() {
     let sandbox = Sandbox::with_script();
     sandbox.write("job.toml", "command = ['sh', 'train.py']\n");
     sandbox.write("config.toml", "[machine]\nregions = ['us-east-1']\n");
@@ -185,7 +185,7 @@ fn what_all_jobs_of_a_user_say_is_no_news_in_a_job_that_has_no_use_for_it() {
 }
 
 #[test]
-fn a_script_that_may_not_be_executed_and_a_command_without_dashes_have_their_way_out() {
+fn unexecutable_script_and_command_without_dashes_get_a_hint() {
     let sandbox = Sandbox::with_script();
     sandbox.write("run.sh", "#!/bin/sh\n");
     sandbox.write("job.toml", "command = ['./run.sh']\n");
@@ -325,7 +325,7 @@ fn a_bare_check_takes_lamp_toml() {
 }
 
 #[test]
-fn json_is_one_document_with_the_whole_spec_and_where_it_came_from() {
+fn check_json_holds_the_whole_spec_and_the_origin_of_each_value() {
     let sandbox = Sandbox::with_script();
     sandbox.write("job.toml", "command = ['sh', 'train.py']\n[limits]\nbudget = '$5'\n");
     sandbox.write(
@@ -368,7 +368,7 @@ fn json_findings_have_a_path_a_line_and_a_hint() {
 }
 
 #[test]
-fn a_job_on_the_command_line_alone_and_everything_after_the_dashes_is_the_programs() {
+fn flags_make_a_job_and_words_after_the_dashes_are_its_command() {
     let sandbox = Sandbox::with_script();
     let args = [
         "check",
@@ -413,7 +413,7 @@ fn the_same_job_in_json_is_the_same_spec() {
 }
 
 #[test]
-fn mistakes_in_the_user_configuration_are_told_before_any_verb_runs() {
+fn check_with_errors_in_the_user_configuration_reports_them() {
     let sandbox = Sandbox::with_script();
     sandbox.write("home/.config/lamplighter/config.toml", "ownr = 'me'\n[limits]\nbudget = 'x'\n");
     let ended = sandbox.lamp(&["check", "--", "sh", "train.py"]);
@@ -528,7 +528,7 @@ fn a_plan_for_this_workstation_warns_of_a_gpu_that_nobody_knows() {
 
 /// The daemon lets what is due outside of its hours wait for them, so that is the time to name.
 #[test]
-fn a_schedule_that_is_never_due_in_its_hours_is_told_and_its_next_run_is_one_that_happens() {
+fn schedule_never_due_in_its_hours_warns_and_shows_its_next_run() {
     let sandbox = Sandbox::new();
     let schedule =
         "schedule = { cron = '0 12 * * *', timezone = 'UTC', only_between = ['22:00', '06:00'] }\n";

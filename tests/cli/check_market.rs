@@ -38,7 +38,7 @@ fn what_the_shipped_catalogue_does_not_know_is_warned_of() {
 
 /// Decision 24: every machine has a hard cap, and its user has said which.
 #[test]
-fn a_job_that_buys_machines_names_a_limit_wherever_it_is_asked_for() {
+fn job_that_buys_machines_without_a_limit_is_refused_everywhere() {
     let (code, out) = findings("[machine]\ncloud = 'aws'");
     let said = "`limits`: has no `max_runtime`, no `budget` and no `deadline`: nothing would end a machine whose work never does, and none is bought";
     assert!(

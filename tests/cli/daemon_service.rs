@@ -33,7 +33,7 @@ impl Manager {
 /// Without READY a unit of `Type=notify` never begins, without WATCHDOG it is killed every five
 /// minutes.
 #[test]
-fn a_daemon_tells_its_manager_that_it_is_ready_that_it_lives_and_that_it_ends() {
+fn daemon_notifies_its_manager_when_ready_alive_and_stopping() {
     let place = Place::new("true");
     let path = place.0.path().join("notify");
     let manager = Manager(UnixDatagram::bind(&path).expect("a socket"));

@@ -507,7 +507,7 @@ const SAVES: &str = r#"echo 1 > "$LAMP_CHECKPOINT_DIR/n.new"; mv "$LAMP_CHECKPOI
 /// While the question waits for its answer, another user continues the job. The new job needs the
 /// checkpoint.
 #[test]
-fn a_start_between_the_question_and_the_yes_keeps_the_checkpoint() {
+fn discard_keeps_a_checkpoint_used_by_a_start_before_the_yes() {
     if !Terminal::is_there() {
         return lamp_test_support::skipped("script", "no `script`, which makes a terminal");
     }

@@ -215,7 +215,7 @@ fn every_region_is_asked_for_its_image_and_its_prices() {
 /// It asks what a launch asks, whatever the words are: a typing error is told before a machine is
 /// bought.
 #[test]
-fn the_image_of_the_configuration_is_looked_for_as_a_launch_does() {
+fn doctor_resolves_the_configured_image_as_a_launch_does() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     let config = user.sandbox.read("home/.config/lamplighter/config.toml");
@@ -276,7 +276,7 @@ fn the_image_of_the_configuration_is_looked_for_as_a_launch_does() {
 
 /// An account can be ready in a region where nothing can be bought: both verbs say so.
 #[test]
-fn a_region_whose_disks_have_no_known_price_is_told_by_init_and_by_doctor() {
+fn region_without_a_disk_price_is_reported_by_init_and_doctor() {
     let Some(user) = User::new() else { return };
     let made = user.lamp(&["init", "aws", "--yes", "--region", "ap-south-2"]);
     assert!(
@@ -301,7 +301,7 @@ fn a_region_whose_disks_have_no_known_price_is_told_by_init_and_by_doctor() {
 
 /// Each check that could not be made is named, and the whole is not called well.
 #[test]
-fn an_endpoint_that_is_down_leaves_unknown_what_it_would_have_said() {
+fn doctor_with_an_endpoint_that_is_down_reports_checks_unknown() {
     let sandbox = Sandbox::new();
     sandbox.write("home/.config/lamplighter/config.toml", "[aws]\nregions = ['us-east-2']\n");
     let keys = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")];
@@ -354,7 +354,7 @@ fn a_region_that_nobody_knows_is_warned_of_with_what_was_meant() {
 }
 
 #[test]
-fn a_job_root_that_cannot_be_one_is_broken_and_says_where_the_word_for_it_comes_from() {
+fn job_root_that_is_a_file_fails_doctor_and_its_origin_is_named() {
     let sandbox = Sandbox::new();
     sandbox.write("taken", "a file");
     let found = document(&offline(&sandbox, &["--job-root", "taken", "doctor", "-o", "json"], &[]));

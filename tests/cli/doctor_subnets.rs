@@ -23,7 +23,7 @@ fn checks(user: &User) -> Vec<Value> {
 }
 
 #[test]
-fn a_named_subnet_without_a_way_out_is_told_before_a_machine_is_bought_in_it() {
+fn doctor_warns_of_a_named_subnet_without_a_route_out() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     assert_eq!(checks(&user), Vec::<Value>::new(), "none is named");

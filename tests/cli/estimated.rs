@@ -4,7 +4,7 @@
 use super::sandbox::Sandbox;
 
 #[test]
-fn the_total_of_an_estimate_is_marked_in_the_receipt_and_in_the_status() {
+fn estimated_total_is_marked_in_the_receipt_and_the_status() {
     let sandbox = Sandbox::new();
     let shown = |is_estimated: bool| {
         let mut record: serde_json::Value =

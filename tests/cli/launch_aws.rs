@@ -75,7 +75,7 @@ fn a_launch_that_is_refused_for_good_ends_apply_as_it_ends_run() {
 /// From its checkpoint: what refused the first job refuses the one that goes on, and nobody is left
 /// to wait for it.
 #[test]
-fn a_launch_that_is_refused_for_good_ends_a_detached_start_as_it_ends_run() {
+fn launch_refused_for_good_ends_a_detached_start_as_failed() {
     let Some(account) = Account::new() else { return };
     let job = account.ended_with_a_checkpoint("job.toml");
     let (code, out, err) = account.lamp(&["start", &job, "--detach", "--unproven"]);
@@ -90,7 +90,7 @@ fn a_launch_that_is_refused_for_good_ends_a_detached_start_as_it_ends_run() {
 
 /// It is bought anew: with what `lamp run` needs, and with nothing less.
 #[test]
-fn a_start_that_buys_a_machine_is_refused_for_what_the_account_lacks() {
+fn start_that_buys_a_machine_in_an_unready_account_is_refused() {
     let Some(account) = Account::new() else { return };
     let job = account.ended_with_a_checkpoint("job.toml");
     let config = "home/.config/lamplighter/config.toml";
@@ -154,7 +154,7 @@ fn a_dry_run_of_apply_says_what_each_new_job_would_cost_at_most() {
 /// Before its agent has said a word: what machine it is, that its end is asked for, and an end that
 /// waits for nobody.
 #[test]
-fn a_job_that_boots_shows_its_machine_and_a_cancel_ends_it_at_once() {
+fn job_that_boots_shows_its_machine_and_cancel_ends_it_at_once() {
     let Some(account) = Account::new() else { return };
     let (code, out, err) = account.lamp(&["run", "--detach", "--unproven", "job.toml"]);
     assert_eq!(code, 0, "{err}");
@@ -208,7 +208,7 @@ fn a_job_that_boots_shows_its_machine_and_a_cancel_ends_it_at_once() {
 /// All that may be bought has no capacity, and five times as dear there is some: nobody pays for
 /// that who was not asked.
 #[test]
-fn a_job_without_capacity_at_its_price_waits_for_a_word_and_says_which() {
+fn job_without_capacity_at_its_price_waits_for_fallback_cost() {
     let Some(account) = Account::new() else { return };
     let job = account
         .place
@@ -260,7 +260,7 @@ fn a_job_without_capacity_at_its_price_waits_for_a_word_and_says_which() {
 /// EC2 takes a launch, and then finds that it has no disk for it: nothing of the work has failed,
 /// and whoever waits reads why.
 #[test]
-fn a_machine_that_ends_while_it_is_pending_says_why_and_so_does_its_receipt() {
+fn machine_that_ends_while_pending_fails_the_job_with_its_cause() {
     let Some(account) =
         Account::with(Options { pending: Duration::from_secs(3600), ..Options::default() })
     else {

@@ -34,7 +34,7 @@ fn checked_as<T>(
 }
 
 #[test]
-fn without_a_budget_that_somebody_has_said_nothing_is_asked_or_launched() {
+fn live_check_without_a_valid_budget_asks_and_launches_nothing() {
     for (said, why) in [
         (None, "is not set: this check buys a machine"),
         (Some(" "), "is not set"),
@@ -125,7 +125,7 @@ fn what_it_launched_is_ended_also_where_it_breaks_off() {
 
 /// What is asked of an account of AWS, and not of an emulator.
 #[test]
-fn an_account_that_is_not_well_or_in_which_nobody_ends_a_machine_is_refused_before_the_launch() {
+fn live_check_of_an_unfit_or_unswept_account_launches_nothing() {
     let shows = |checks: &[(&str, &str)]| {
         let checks: Vec<_> =
             checks.iter().map(|(check, level)| json!({ "check": check, "level": level })).collect();
@@ -181,7 +181,7 @@ fn launcher() -> Child {
 }
 
 #[test]
-fn a_job_that_comes_after_its_launcher_was_killed_is_ended_by_its_id() {
+fn job_made_after_its_launcher_was_killed_is_ended_by_its_id() {
     let Some(account) = Account::new() else { return };
     let looks = Cell::new(0);
     let name = name();

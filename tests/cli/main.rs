@@ -11,13 +11,12 @@ mod check;
 mod check_market;
 #[cfg(feature = "aws")]
 mod credentials;
-mod daemon_says;
+mod daemon_messages;
 mod daemon_service;
 mod discard;
 mod doctor;
 mod doctor_subnets;
 mod documents;
-mod driven;
 mod estimated;
 mod first_hour;
 mod gang;
@@ -25,23 +24,24 @@ mod gang;
 mod gang_aws;
 mod import;
 mod init;
+mod job_driver;
+mod job_requests;
 mod jobs;
-mod kept;
+mod kept_machines;
 #[cfg(feature = "aws")]
 mod launch_aws;
 #[cfg(feature = "aws")]
 mod live_check;
 mod logs;
-#[cfg(feature = "aws")]
-mod lost;
 mod machine_output;
 #[cfg(feature = "mcp")]
 mod mcp;
+mod messages;
 mod ml_engine;
 mod models;
 mod newcomer;
 #[cfg(feature = "aws")]
-mod nobody;
+mod no_credentials;
 mod outputs;
 mod permissions;
 mod permissions_setup;
@@ -55,25 +55,25 @@ mod plan_bid;
 #[cfg(feature = "aws")]
 mod plan_kept;
 #[cfg(feature = "aws")]
+mod plan_messages;
+#[cfg(feature = "aws")]
 mod plan_permission;
 #[cfg(feature = "aws")]
-mod plan_says;
-#[cfg(feature = "aws")]
 mod plan_shipped;
+mod price_messages;
 mod prices;
-mod prices_said;
 #[cfg(feature = "aws")]
 mod prove;
 #[cfg(feature = "aws")]
 mod prove_sweeper;
-mod refused;
+mod refusals;
 mod rehearsals;
 mod replay;
 mod replay_market;
+#[cfg(feature = "aws")]
+mod resumed_upload;
 mod sandbox;
 mod secrets;
-#[cfg(feature = "aws")]
-mod sent_again;
 mod setup;
 mod setup_bucket;
 mod setup_race;
@@ -83,12 +83,10 @@ mod shell;
 #[cfg(feature = "aws")]
 mod sign_on;
 mod simulate;
-#[cfg(feature = "aws")]
-mod slips;
 mod ssh;
 mod start;
-mod stop_several;
-mod stray;
+mod stop_all;
+mod stray_machines;
 #[cfg(feature = "aws")]
 mod sweep;
 #[cfg(feature = "aws")]
@@ -96,7 +94,6 @@ mod sweeper;
 #[cfg(feature = "aws")]
 mod sweeper_setup;
 mod terminal;
-mod told;
 #[cfg(feature = "top")]
 mod top;
 mod tune;
@@ -104,7 +101,10 @@ mod tune;
 mod tune_aws;
 mod tune_pause;
 #[cfg(feature = "aws")]
+mod unanswered_root;
+#[cfg(feature = "aws")]
 mod uninit;
 mod unreadable;
-mod wishes;
+#[cfg(feature = "aws")]
+mod usage_mistakes;
 mod words;

@@ -164,7 +164,7 @@ fn free_job_runs_to_its_end_within_an_empty_purse() {
 }
 
 #[test]
-fn purse_counts_jobs_of_an_earlier_server_and_refuses_what_does_not_fit() {
+fn purse_with_jobs_of_an_earlier_server_refuses_what_exceeds_it() {
     let sandbox = Sandbox::new();
     with_purse(&sandbox, "3");
     sandbox.write(

@@ -201,7 +201,7 @@ fn package_that_cannot_be_built_says_why() {
 }
 
 #[test]
-fn local_train_gives_each_role_its_task_and_the_primary_its_code() {
+fn local_train_gives_each_role_its_task_and_exits_as_the_chief() {
     let Some(folder) = python_folder() else {
         return skipped("python", "there is no Python with setuptools, venv and ensurepip");
     };

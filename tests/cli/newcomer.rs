@@ -5,7 +5,7 @@ use super::place::{Place, end};
 use super::sandbox::Sandbox;
 
 #[test]
-fn a_script_or_a_folder_in_the_place_of_a_job_file_gets_a_line_that_works() {
+fn script_or_folder_in_place_of_a_job_file_gets_a_working_hint() {
     let sandbox = Sandbox::with_script();
     for verb in ["run", "check", "plan", "rehearse"] {
         let ended = sandbox.lamp(&[verb, "train.py"]);

@@ -221,7 +221,7 @@ time.sleep(1)
 "#;
 
 #[test]
-fn what_nothing_keeps_is_said_before_and_after_and_a_checkpoint_comes_home() {
+fn unkept_files_are_named_and_outputs_fetches_a_checkpoint() {
     let place = super::place::Place::new("");
     place.0.write("train.py", LEAVES);
     place.0.write(".lampignore", "home\n");

@@ -79,7 +79,7 @@ fn verbs_in(text: &str, verb: &str) -> Vec<String> {
 
 /// What the calls without an SDK of their own really are.
 #[test]
-fn what_an_init_and_an_uninit_ask_is_allowed_to_whoever_makes_the_account_ready() {
+fn setup_policy_allows_all_that_init_and_uninit_ask() {
     let Some(user) = User::new() else { return };
     // It looks like a program for Lambda's machines. Nobody runs it here.
     let mut program = vec![0; 64];

@@ -149,6 +149,20 @@ impl Drop for Place {
     }
 }
 
+/// The processes of this place whose words contain all of these.
+pub(super) fn pids(place: &Place, words: &[&str]) -> Vec<u32> {
+    let said = |pid: &u32| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "))
+            .unwrap_or_default()
+    };
+    place
+        .processes()
+        .into_iter()
+        .filter(|pid| words.iter().all(|word| said(pid).contains(word)))
+        .collect()
+}
+
 pub(super) fn signal(pid: u32, name: &str) {
     let _ = std::process::Command::new("kill")
         .args([format!("-{name}"), pid.to_string()])

@@ -21,7 +21,7 @@ fn plan_in(ec2: &FalseEc2, config: &str, args: &[&str]) -> Ended {
 }
 
 #[test]
-fn disabled_key_of_disks_is_refused_and_one_that_spot_may_not_use_is_said() {
+fn disk_key_is_refused_if_disabled_and_told_if_unfit_for_spot() {
     let Some(ec2) = market() else { return };
     let made = ec2
         .ask_json("kms", "TrentService.CreateKey", &json!({ "Description": "disks" }))
@@ -59,7 +59,7 @@ fn disabled_key_of_disks_is_refused_and_one_that_spot_may_not_use_is_said() {
 }
 
 #[test]
-fn network_of_dedicated_machines_is_refused_with_what_it_would_cost() {
+fn network_of_dedicated_machines_is_refused_with_its_price() {
     let Some(ec2) = market() else { return };
     let made = |action: &str, params: &[(&str, &str)], key: &str| {
         ec2.ask(action, params).expect("made").all(key)[0].text.clone()

@@ -33,7 +33,7 @@ pub(super) fn root(ec2: &FalseEc2) -> String {
 }
 
 #[test]
-fn a_job_that_saves_nothing_is_not_begun_on_spot_again_and_again() {
+fn job_that_saves_nothing_is_planned_on_demand_instead_of_spot() {
     let Some(ec2) = market() else { return };
     let ended = plan(&ec2, &["--spot-auto", "--max-runtime", "12h"]);
     assert!(
@@ -50,7 +50,7 @@ fn a_job_that_saves_nothing_is_not_begun_on_spot_again_and_again() {
 }
 
 #[test]
-fn a_plan_names_the_most_the_fallbacks_the_quota_the_image_and_the_disk() {
+fn plan_names_maximum_cost_fallbacks_quota_image_and_disk() {
     let Some(ec2) = market() else { return };
     let ended = plan(&ec2, &["--spot-auto", "--checkpoint", "saved", "--max-runtime", "3h"]);
     assert_eq!(ended.code, 0, "{ended:?}");
@@ -397,7 +397,7 @@ fn before_the_account_is_ready_all_of_it_is_told_at_once() {
 /// The bucket lies in the first region that `lamp init aws` is given: where another one lacks
 /// something, the hint names both, in that order, and what it says to type mends it.
 #[test]
-fn what_a_second_region_lacks_is_mended_by_the_command_that_names_both() {
+fn second_region_that_lacks_setup_is_mended_by_the_hinted_init() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     let plan = || {
@@ -450,7 +450,7 @@ fn of_the_future(program: &[u8]) -> Vec<u8> {
 /// An agent that the image cannot run is told before anything is packed or bought.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn an_agent_that_is_too_new_for_the_image_is_told_before_the_launch() {
+fn agent_too_new_for_the_image_is_refused_before_the_launch() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     let agent = user.sandbox.path().join("agent-of-the-future");

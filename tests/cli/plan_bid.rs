@@ -48,7 +48,7 @@ fn document(ec2: &FalseEc2, more: &[&str]) -> Value {
 const HONEST: &str = "most interruptions come from capacity, not from price: a higher bid pays more and keeps little longer\n";
 
 #[test]
-fn a_plan_says_how_often_the_bid_of_each_rule_would_have_been_exceeded() {
+fn plan_says_how_often_the_price_exceeded_the_bid_of_each_rule() {
     let Some(ec2) = risen() else { return };
     let above = "the price was above the bid for 10.0% of the last 20d, and rose above it once\n";
     let never = "the price was never above the bid in the last 20d\n";

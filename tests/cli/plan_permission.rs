@@ -36,7 +36,7 @@ fn document(ec2: &FalseEc2, config: &str, more: &[&str]) -> Value {
 }
 
 #[test]
-fn each_region_and_market_is_proved_and_one_that_refuses_is_named() {
+fn plan_proves_each_region_and_market_and_names_a_refusal() {
     let Some(ec2) = market() else { return };
     ec2.ask_in(
         "us-west-2",

@@ -18,7 +18,7 @@ fn lamp(sandbox: &Sandbox, verb: &[&str], more: &[&str]) -> Ended {
 }
 
 #[test]
-fn without_credentials_a_plan_is_made_by_the_shipped_catalogue_and_says_what_it_is_not() {
+fn plan_without_credentials_uses_the_shipped_catalogue() {
     let sandbox = Sandbox::with_script();
     for verb in [&["plan"][..], &["run", "--dry-run", "--detach"]] {
         let ended = lamp(&sandbox, verb, &["--max-runtime", "3h"]);
@@ -79,7 +79,7 @@ fn a_gpu_of_less_memory_than_was_asked_for_says_why_it_will_do() {
 }
 
 #[test]
-fn for_a_spot_job_the_on_demand_price_is_the_ceiling_unless_its_own_bid_is_above_it() {
+fn spot_job_without_a_higher_bid_is_capped_by_on_demand_price() {
     let sandbox = Sandbox::with_script();
     let spot =
         lamp(&sandbox, &["plan"], &["--spot", "--checkpoint", "saved", "--max-runtime", "3h"]);
@@ -111,7 +111,7 @@ fn for_a_spot_job_the_on_demand_price_is_the_ceiling_unless_its_own_bid_is_above
 }
 
 #[test]
-fn what_the_catalogue_does_not_have_is_refused_as_before_and_nothing_is_ever_launched_by_it() {
+fn region_the_catalogue_lacks_has_no_plan_and_run_is_refused() {
     let sandbox = Sandbox::with_script();
     let elsewhere = lamp(&sandbox, &["plan"], &["--region", "eu-west-1"]);
     assert!(elsewhere.code == 103 && elsewhere.out.is_empty(), "{elsewhere:?}");
@@ -132,7 +132,7 @@ fn what_the_catalogue_does_not_have_is_refused_as_before_and_nothing_is_ever_lau
 }
 
 #[test]
-fn what_would_be_refused_whatever_aws_says_is_told_first_and_has_its_own_code() {
+fn plan_refused_without_asking_aws_ends_with_its_own_code() {
     let sandbox = Sandbox::with_script();
     let late = lamp(&sandbox, &["plan"], &["--work", "20h", "--deadline", "4h"]);
     assert!(
@@ -218,7 +218,7 @@ fn where_aws_does_not_answer_the_catalogue_plans_too() {
 
 /// Who reads one document reads the other, and is told which it is.
 #[test]
-fn the_document_has_the_fields_of_a_plan_and_says_whose_prices_these_are() {
+fn plan_json_of_the_catalogue_has_all_fields_and_its_source() {
     let sandbox = Sandbox::with_script();
     let ended = lamp(&sandbox, &["plan"], &["--max-runtime", "3h", "-o", "json"]);
     assert!(ended.code == 103 && ended.err.is_empty(), "{ended:?}");

@@ -16,7 +16,7 @@ pub(super) fn offline(args: &[&str]) -> Ended {
 }
 
 #[test]
-fn without_credentials_the_shipped_catalogue_is_shown_with_its_day() {
+fn prices_without_credentials_show_the_dated_shipped_catalogue() {
     let asked = [
         "prices",
         "--gpu",
@@ -100,7 +100,7 @@ fn a_gpu_that_nobody_sells_is_answered_with_those_that_are_sold() {
 
 /// Nobody asked for a GPU, and only EC2 knows the type: neither is the fault of the type.
 #[test]
-fn a_type_that_only_ec2_would_know_is_said_to_be_unknown_and_not_to_lack_gpus() {
+fn machine_type_that_only_ec2_knows_is_called_unknown() {
     let ended = offline(&["prices", "--type", "t3.micro"]);
     assert_eq!(ended.code, 103, "{ended:?}");
     assert!(
@@ -208,7 +208,7 @@ pub(crate) mod asked {
     }
 
     #[test]
-    fn the_table_names_prices_ratio_bid_and_how_often_it_was_exceeded() {
+    fn price_table_shows_prices_ratio_bid_and_how_often_exceeded() {
         let Some(ec2) = market() else { return };
         let ended = asked(
             &ec2,
@@ -322,7 +322,7 @@ pub(crate) mod asked {
     }
 
     #[test]
-    fn the_course_of_every_zone_is_in_the_document_and_a_row_a_point_in_csv() {
+    fn price_history_of_each_zone_is_in_json_and_in_csv_rows() {
         let Some(ec2) = market() else { return };
         let args = ["prices", "--type", "g5.xlarge", "--days", "10"];
         let json = |more: &[&str]| -> Value {

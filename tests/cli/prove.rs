@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::lost::{ALL_TRIES, lose_the_spec};
 use super::place::{Place, end, signal, wait_until};
+use super::unanswered_root::{ALL_TRIES, lose_the_spec};
 use lamp_test_support::ec2::{FalseEc2, Fault, Options, Seen, State, base64};
 use lamp_test_support::imds::FalseImds;
 
@@ -177,7 +177,7 @@ pub(super) fn user_data(seen: &Seen) -> String {
 }
 
 #[test]
-fn a_machine_that_powers_itself_off_after_its_lease_is_a_proof_and_opens_the_way() {
+fn proof_passes_when_a_machine_powers_off_after_its_lease() {
     let Some(account) = Account::new() else { return };
     let refused = account.lamp(&["run", "--detach", "job.toml"]);
     assert_eq!(refused.0, 111, "{refused:?}");
@@ -255,7 +255,7 @@ fn a_machine_that_powers_itself_off_after_its_lease_is_a_proof_and_opens_the_way
 }
 
 #[test]
-fn a_machine_that_does_not_end_is_ended_by_us_and_the_proof_has_failed() {
+fn proof_fails_when_lamp_has_to_end_the_machine() {
     let Some(account) = Account::new() else { return };
     let (code, proof, err) = document(end(account.prove("1s", "2s")));
     assert_eq!(
@@ -328,7 +328,7 @@ fn ctrl_c_ends_the_machine_and_proves_nothing() {
 
 /// A trial that may be there is nobody's to launch: its prover has left.
 #[test]
-fn a_trial_of_which_nobody_knows_whether_it_was_made_is_cancelled() {
+fn trial_that_may_not_have_been_made_is_cancelled() {
     let Some(account) = Account::new() else { return };
     lose_the_spec(&account, ALL_TRIES);
     let (code, _, err) = end(account.prove(NEVER, NEVER));
@@ -390,7 +390,7 @@ fn where_somebody_sweeps_a_second_machine_is_left_to_that_alone() {
 }
 
 #[test]
-fn a_proof_of_31_days_ago_does_not_count_and_unproven_is_a_word_of_its_own() {
+fn detach_with_a_proof_31_days_old_needs_unproven() {
     let Some(account) = Account::new() else { return };
     account.proven(31, true);
     let old = account.lamp(&["run", "--detach", "job.toml"]);
@@ -434,7 +434,7 @@ fn a_proof_of_31_days_ago_does_not_count_and_unproven_is_a_word_of_its_own() {
 /// A kernel that hangs cannot power itself off: such a proof lets the job go, and says what it did
 /// not try.
 #[test]
-fn who_leaves_a_machine_to_a_proof_of_the_deadline_unit_alone_is_told_so_once() {
+fn detach_after_a_proof_without_a_sweeper_warns_once() {
     let Some(account) = Account::new() else { return };
     account.proven(1, true);
     let told = |ended: &(i32, String, String)| {
@@ -474,7 +474,7 @@ fn who_leaves_a_machine_to_a_proof_of_the_deadline_unit_alone_is_told_so_once() 
 /// The first machine is planned in one of them, and a refusal or an interruption launches in the
 /// other.
 #[test]
-fn a_job_of_two_regions_is_left_alone_only_where_both_are_proven() {
+fn detach_of_a_job_of_two_regions_needs_a_proof_of_both() {
     let Some(account) = Account::new() else { return };
     let both = account
         .place

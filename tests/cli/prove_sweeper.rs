@@ -45,7 +45,7 @@ fn refused(account: &Account) {
 }
 
 #[test]
-fn a_sweeper_that_is_installed_and_does_not_come_makes_the_proof_fail() {
+fn proof_fails_when_the_installed_sweeper_does_not_come() {
     let Some(account) = Account::new() else { return };
     with_sweeper(&account);
     let (code, _, err) = account.lamp(&["doctor", "--prove"]);
@@ -79,7 +79,7 @@ fn a_sweeper_that_is_installed_and_does_not_come_makes_the_proof_fail() {
 /// It is there while its workstation is on: what the sweeper would do is hidden by it for as long
 /// as the proof holds.
 #[test]
-fn a_sweep_by_hand_does_not_stand_in_for_a_sweeper_that_does_not_come() {
+fn manual_sweep_does_not_replace_a_sweeper_in_a_proof() {
     let Some(account) = Account::new() else { return };
     with_sweeper(&account);
     let proving = account.prove("2s", NEVER);
@@ -104,7 +104,7 @@ fn a_sweep_by_hand_does_not_stand_in_for_a_sweeper_that_does_not_come() {
 }
 
 #[test]
-fn where_it_cannot_be_read_whether_there_is_a_sweeper_that_is_said_and_recorded() {
+fn proof_records_that_the_sweeper_cannot_be_looked_up() {
     let Some(account) = Account::new() else { return };
     account.ec2.fault(
         Fault::code("GET /2015-03-31/functions/*", "AccessDeniedException")

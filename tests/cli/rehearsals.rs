@@ -23,7 +23,7 @@ fn rehearse_what_tells_nothing(resumes: &str) -> (i32, Value) {
 }
 
 #[test]
-fn a_rehearsal_of_a_script_that_tells_no_step_concludes_from_what_it_reads() {
+fn rehearsal_of_a_script_without_steps_concludes_from_its_reads() {
     let (code, report) = rehearse_what_tells_nothing("True");
     // A file system that notes no reads proves nothing.
     if report.to_string().contains("did not say at which step") {
@@ -39,7 +39,7 @@ fn a_rehearsal_of_a_script_that_tells_no_step_concludes_from_what_it_reads() {
 /// As `lamp init` writes it: a requirements.txt, and a command of its own environment. The one that
 /// people have stands beside the script.
 #[test]
-fn rehearsal_uses_the_environment_that_is_here_and_leaves_nothing() {
+fn rehearsal_uses_the_local_environment_and_leaves_nothing() {
     let place = Place::new("");
     place.0.write(
         "train.py",

@@ -82,7 +82,7 @@ fn an_idle_end_is_told_as_lines_of_json() {
 }
 
 #[test]
-fn a_gpu_that_is_not_named_does_not_count_and_one_that_is_keeps_the_job() {
+fn idle_replay_counts_only_the_gpus_that_are_named() {
     let sandbox = recorded();
     let all = ["replay", "idle", "jobs/x.csv", "--host", "host/x.csv", "-o", "jsonl"];
     assert_eq!(stop(&lines(&sandbox.lamp(&all))), None, "GPU 2 works");

@@ -51,7 +51,7 @@ fn acknowledged_by_flag_or_in_the_file_it_ships() {
 }
 
 #[test]
-fn a_token_in_the_environment_setup_or_command_is_refused_and_never_shown() {
+fn token_in_env_setup_or_command_is_refused_and_never_shown() {
     let token = github_token();
     for (args, place) in [
         (["--env", &format!("GH={token}"), "--setup", "true", "--", "sh", "train.py"], "env.GH"),
@@ -124,7 +124,7 @@ fn a_password_in_a_url_is_refused_whoever_logs_in_by_it() {
 }
 
 #[test]
-fn what_only_sounds_like_a_secret_is_a_warning_that_can_be_answered() {
+fn name_that_sounds_like_a_secret_is_a_warning_until_allowed() {
     let sandbox = Sandbox::with_script();
     sandbox.write("job.toml", "command = ['sh', 'train.py']\nenv = { DB_PASSWORD = 'correct-horse', TOKENIZERS_PARALLELISM = 'false' }\n");
     let ended = sandbox.lamp(&["check", "job.toml"]);
@@ -219,7 +219,7 @@ fn binary_and_large_files_are_not_read_as_text() {
 
 /// All at once: what is wrong with the keys hides nothing that the words give away.
 #[test]
-fn a_secret_in_the_environment_is_told_beside_a_key_that_nobody_knows() {
+fn secret_in_env_is_reported_beside_an_unknown_key() {
     let sandbox = Sandbox::with_script();
     let env = format!("[env]\nHUB = '{}'\n", github_token());
     sandbox.write(
@@ -253,7 +253,7 @@ fn holding(folder: &std::path::Path, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn secrets_of_the_environment_and_of_a_file_reach_the_command_and_no_record() {
+fn secrets_from_env_and_file_reach_the_command_and_no_record() {
     let place = super::place::Place::new(
         "echo ${#HF_TOKEN} ${#WANDB_API_KEY} ${#RENAMED}; while [ ! -e GO ]; do sleep 0.1; done",
     );
@@ -291,7 +291,7 @@ fn secrets_of_the_environment_and_of_a_file_reach_the_command_and_no_record() {
 }
 
 #[test]
-fn a_secret_that_is_not_there_is_an_error_before_anything_starts() {
+fn missing_secret_is_an_error_before_anything_starts() {
     let sandbox = Sandbox::with_script();
     sandbox.write("job.toml", "command = ['sh', 'train.py']\n[secrets]\nHF_TOKEN = 'env'\nWANDB_API_KEY = 'file:nowhere'\n");
     let here = sandbox.lamp(&["check", "job.toml"]);

@@ -274,7 +274,7 @@ fn it_goes_again_and_leaves_what_is_not_ours() {
 /// A look writes the clock. A bucket with that object alone counts as empty; a bucket with a file of
 /// the user is never emptied.
 #[test]
-fn a_bucket_with_lamps_own_records_alone_goes_and_one_with_somebodys_file_stays() {
+fn uninit_keeps_a_bucket_that_holds_a_file_of_the_user() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     let put = |keys: &[&str]| {
@@ -379,7 +379,7 @@ fn a_machine_in_a_region_that_nobody_named_keeps_its_role_too() {
 /// S3 says of a bucket that is elsewhere no more than that, and of a name that it does not allow
 /// nothing that helps.
 #[test]
-fn a_bucket_of_another_region_and_one_that_cannot_be_are_told_in_words() {
+fn bucket_of_another_region_or_of_a_bad_name_is_explained() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     user.ec2.take_calls();
@@ -453,7 +453,7 @@ fn a_machine_with_our_owner_tag_alone_is_named_apart() {
 
 /// A second region is used as soon as it is ready, and those that were there stay.
 #[test]
-fn a_region_that_is_made_ready_later_is_added_to_the_configuration() {
+fn region_that_is_set_up_later_is_added_to_the_configuration() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     let second = user.lamp(&["init", "aws", "--yes", "--region", "us-east-1,us-east-2"]);

@@ -19,7 +19,7 @@ fn looked_too_early(user: &User, profiles: u32) {
 /// Who makes the role says which job root it is for. The second one's policy over it would take the
 /// jobs of the first away from his machines, and nobody would have been told.
 #[test]
-fn of_two_that_begin_at_once_the_one_that_made_the_role_decides_its_job_root() {
+fn init_that_makes_the_role_first_decides_its_job_root() {
     let Some(user) = User::new() else { return };
     let other = user.ec2.bucket("other");
     assert_eq!(user.lamp(&["init", "aws", "--yes", "--bucket", &other]).code, 0);

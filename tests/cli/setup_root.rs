@@ -5,7 +5,7 @@
 use super::setup::User;
 
 #[test]
-fn jobs_of_the_job_root_of_before_are_named_at_the_question_and_at_the_end() {
+fn init_names_the_jobs_that_stay_in_the_previous_job_root() {
     let Some(user) = User::new() else { return };
     user.sandbox.write("job.sh", "true");
     assert_eq!(user.lamp(&["run", "-q", "--idle", "off", "--", "sh", "job.sh"]).code, 0);
@@ -23,7 +23,7 @@ fn jobs_of_the_job_root_of_before_are_named_at_the_question_and_at_the_end() {
 }
 
 #[test]
-fn a_bucket_that_is_not_there_is_said_alike_by_a_run_and_by_a_look() {
+fn missing_bucket_is_reported_alike_by_run_and_status() {
     let Some(user) = User::new() else { return };
     user.sandbox.write("job.sh", "true");
     let root = ["--job-root", "s3://nosuch-bucket-x"];

@@ -71,7 +71,7 @@ fn networks(user: &User) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_group_is_made_found_and_taken_away_in_the_network_of_the_users_subnets() {
+fn security_group_follows_the_network_of_the_users_subnets() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     let default = groups(&user);
@@ -123,7 +123,7 @@ fn the_group_is_made_found_and_taken_away_in_the_network_of_the_users_subnets() 
 
 /// It is there, and of no use where the machines are.
 #[test]
-fn a_group_that_is_named_by_its_id_and_stands_in_another_network_is_said_to() {
+fn security_group_id_of_another_network_is_reported() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     let found = user

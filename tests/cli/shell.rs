@@ -7,7 +7,7 @@ use lamp_test_support::skipped;
 use super::sandbox::{Sandbox, heard, repository};
 
 #[test]
-fn a_mistake_on_the_command_line_is_exit_code_2_and_says_the_same_as_the_file() {
+fn command_line_mistake_exits_with_2_and_the_job_file_message() {
     let sandbox = Sandbox::new();
     let ended = sandbox.lamp(&["check", "--idle", "15"]);
     assert_eq!((ended.code, ended.out.as_str()), (2, ""));

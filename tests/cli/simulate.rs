@@ -255,7 +255,7 @@ fn a_recording_that_is_another_than_it_says_is_refused() {
 }
 
 #[test]
-fn without_more_words_lamp_itself_lives_the_job_through_in_the_false_world() {
+fn simulate_without_quick_runs_lamp_in_the_false_world() {
     let sandbox = Sandbox::new();
     // Twenty minutes, an hour without capacity, and then for ever.
     sandbox.write("gap.json", r#"{"gap_seconds": 600, "first": 1, "runs": [2, 6, 100]}"#);
@@ -366,7 +366,7 @@ fn recorded_prices_are_what_it_pays_and_what_takes_its_machine() {
 }
 
 #[test]
-fn who_leaves_in_the_middle_is_shown_the_worlds_that_were_lived_through() {
+fn simulate_interrupted_shows_the_worlds_that_have_run() {
     let place = Place::new("");
     place.0.write("gap.json", r#"{"gap_seconds": 600, "first": 1, "runs": [2, 6, 100]}"#);
     let many = [

@@ -47,7 +47,7 @@ fn ssh(ec2: &FalseEc2, sandbox: &Sandbox, args: &[&str]) -> Ended {
 }
 
 #[test]
-fn a_key_that_is_named_and_here_is_used_and_else_session_manager() {
+fn ssh_uses_a_named_key_that_is_here_and_else_session_manager() {
     let Some(ec2) = FalseEc2::start(Options { pending: Duration::ZERO, ..Options::default() })
     else {
         return;

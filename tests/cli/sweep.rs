@@ -91,7 +91,7 @@ fn lives(ec2: &FalseEc2, id: &str) -> bool {
 }
 
 #[test]
-fn orphans_of_every_region_are_shown_and_without_a_yes_nothing_is_ended() {
+fn sweep_without_yes_shows_orphans_of_all_regions_and_ends_none() {
     let Some(ec2) = cloud() else { return };
     let orphans = REGIONS.map(|region| ours(&ec2, region, -1));
     let healthy = ours(&ec2, REGIONS[1], 1);
@@ -131,7 +131,7 @@ fn orphans_of_every_region_are_shown_and_without_a_yes_nothing_is_ended() {
 }
 
 #[test]
-fn with_a_yes_what_is_still_an_orphan_a_minute_later_ends_in_every_region() {
+fn sweep_with_yes_ends_confirmed_orphans_in_every_region() {
     let Some(ec2) = cloud() else { return };
     let orphans = REGIONS.map(|region| ours(&ec2, region, -1));
     let healthy = ours(&ec2, REGIONS[0], 1);
@@ -206,7 +206,7 @@ fn what_was_ended_and_removed_is_told_to_programs() {
 
 /// A sweep cannot know what its disk holds: it is said each time, and the exit code is no success.
 #[test]
-fn a_machine_that_ec2_does_not_stop_is_told_with_its_price_and_what_ends_it() {
+fn sweep_reports_an_unstoppable_machine_with_price_and_remedy() {
     let Some(ec2) = cloud() else { return };
     let kept = ours(&ec2, REGIONS[0], -1);
     let sandbox = Sandbox::new();
@@ -254,7 +254,7 @@ fn a_machine_that_ec2_does_not_stop_is_told_with_its_price_and_what_ends_it() {
 
 /// Who says yes sees what the job goes on from, and what the machine has cost.
 #[test]
-fn the_newest_checkpoint_of_an_orphans_job_is_told_before_anything_is_ended() {
+fn sweep_shows_the_newest_checkpoint_before_it_ends_an_orphan() {
     let Some(ec2) = cloud() else { return };
     let orphan = ours(&ec2, REGIONS[0], -1);
     let sandbox = Sandbox::new();
@@ -400,7 +400,7 @@ fn what_is_left_over_is_priced_and_removed_only_with_a_yes() {
 }
 
 #[test]
-fn foreign_machines_of_every_region_have_an_age_and_a_cost_and_are_left_alone() {
+fn foreign_machines_are_listed_with_age_and_cost_and_left_alone() {
     let Some(ec2) = cloud() else { return };
     let name = |name: &str| BTreeMap::from([("Name".to_owned(), name.to_owned())]);
     let foreign = REGIONS.map(|region| launch(&ec2, region, &name("notebook")));
@@ -512,7 +512,7 @@ fn without_credentials_no_foreign_machine_is_said_not_to_run() {
 /// Neither ours nor a stranger's by its tags: no other look shows it, and a set-up cannot be taken
 /// away while nobody knows of it.
 #[test]
-fn what_carries_a_tag_of_ours_and_is_no_launch_is_listed_with_what_is_odd_about_it() {
+fn machine_with_our_tag_that_is_no_launch_is_listed_as_odd() {
     let Some(ec2) = cloud() else { return };
     let tagged = |owner: &str| BTreeMap::from([("lamplighter:owner".to_owned(), owner.to_owned())]);
     let half = launch(&ec2, REGIONS[0], &tagged(OWNER));

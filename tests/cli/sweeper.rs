@@ -264,7 +264,7 @@ fn an_orphan_is_marked_by_one_call_and_ended_by_the_next() {
 }
 
 #[test]
-fn a_bucket_that_cannot_be_read_ends_nobody_but_whoever_is_past_the_hard_cap() {
+fn sweeper_with_an_unreadable_bucket_enforces_only_the_hard_cap() {
     let Some(account) = Account::new() else { return };
     account.job();
     let lapsed = account.launch("us-east-1", &tags(OWNER, 1, 5));
@@ -284,7 +284,7 @@ fn a_bucket_that_cannot_be_read_ends_nobody_but_whoever_is_past_the_hard_cap() {
 
 /// Lambda counts errors, and an alarm on them is how somebody hears of a sweeper that is blind.
 #[test]
-fn a_sweeper_that_sees_nothing_or_cannot_end_an_orphan_fails_its_call() {
+fn sweeper_that_is_blind_or_cannot_end_an_orphan_fails_its_call() {
     let Some(account) = Account::new() else { return };
     let past = account.launch("us-east-1", &tags(OWNER, 3600, -5));
     account.ec2.fault(

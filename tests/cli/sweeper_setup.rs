@@ -65,7 +65,7 @@ fn sweeper_check(user: &User) -> (String, String) {
 }
 
 #[test]
-fn a_sweeper_is_made_once_updated_with_the_program_and_taken_away_whole() {
+fn sweeper_is_made_once_updated_with_lamp_and_removed_whole() {
     let Some(user) = User::new() else { return };
     program(&user, 0);
     let dry = lamp(&user, &["init", "aws", "--sweeper", "--dry-run"]);

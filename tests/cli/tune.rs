@@ -162,7 +162,7 @@ fn trial_without_metric_fails_and_one_with_nan_is_pruned() {
 }
 
 #[test]
-fn mistakes_and_a_missing_optuna_are_told_before_anything_starts() {
+fn tune_reports_mistakes_and_missing_optuna_before_it_starts() {
     let place = tuned(SCRIPT, "algorithm = 'tpe'");
     place.0.write("plain.toml", "command = ['true']\n");
     let plain = place.0.lamp(&["tune", "plain.toml"]);
@@ -325,7 +325,7 @@ print(json.dumps({
 "#;
 
 #[test]
-fn tpe_finds_the_neighbourhood_of_the_lowest_point_and_beats_random() {
+fn tpe_gets_near_the_lowest_point_and_beats_random_search() {
     let Some(environment) = environment() else {
         return skipped("optuna", "LAMP_TEST_OPTUNA names no environment with optuna");
     };
@@ -337,7 +337,7 @@ fn tpe_finds_the_neighbourhood_of_the_lowest_point_and_beats_random() {
 }
 
 #[test]
-fn daemon_drives_a_tuning_beside_an_unreadable_and_a_foreign_one() {
+fn daemon_drives_a_tuning_beside_unreadable_and_newer_ones() {
     let place = tuned(SCRIPT, "parallel = 3");
     let root = "home/.local/state/lamplighter/tunings";
     place.0.write(&format!("{root}/damaged/tuning.json"), "{");

@@ -8,7 +8,7 @@ use super::setup::User;
 
 /// It would ask for a bucket that is gone as long as this workstation is on.
 #[test]
-fn a_daemon_of_this_workstation_is_ended_before_its_job_root_goes() {
+fn uninit_is_refused_while_a_daemon_runs_on_this_workstation() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     let mut command = user.sandbox.command(&["daemon"]);
@@ -46,7 +46,7 @@ fn a_daemon_of_this_workstation_is_ended_before_its_job_root_goes() {
 /// A prefix is a job root of its own, perhaps a colleague's: it is in no number that is typed, and
 /// stays.
 #[test]
-fn of_two_job_roots_in_a_bucket_the_other_stays_with_all_that_is_in_it() {
+fn uninit_keeps_the_other_job_root_of_a_shared_bucket() {
     let Some(user) = User::new() else { return };
     let bucket = user.bucket();
     let keys = |prefix: &str| {

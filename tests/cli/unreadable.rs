@@ -9,7 +9,7 @@ fn pipe(sandbox: &Sandbox, path: &str) {
 }
 
 #[test]
-fn one_unreadable_job_is_named_with_its_owner_and_hides_no_other() {
+fn unreadable_job_is_named_with_its_owner_and_hides_no_other() {
     let place = Place::new("exit 0");
     for name in ["one", "two"] {
         assert_eq!(end(place.start(&["run", "-q", "--name", name, "--", "sh", "job.sh"])).0, 0);

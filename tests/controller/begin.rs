@@ -11,7 +11,7 @@ use lamplighter::ports::{Clock, Cloud, Store};
 
 use super::World;
 use super::cloud::{CloudFault, Life};
-use super::mortal;
+use super::dying_controller;
 use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::simulate;
 
@@ -38,7 +38,7 @@ fn a_new_job_is_launched_without_a_look() {
 /// `lamp run --detach`: another process drives it, and cannot know that nothing was launched before
 /// the refusal.
 #[test]
-fn a_refusal_of_the_first_launch_is_settled_before_another_drives_it() {
+fn refused_first_launch_is_settled_before_another_drives_a_job() {
     simulate(async |clock| {
         let world = World::unmade(clock, &[ENDS]).await;
         world.cloud.fail_launches(&[CloudFault::NoCapacity]);
@@ -55,7 +55,7 @@ fn a_refusal_of_the_first_launch_is_settled_before_another_drives_it() {
 /// Every place has refused for a quota. The records say "tried again in 10m", and the controller
 /// waits for that moment too.
 #[test]
-fn while_every_place_has_refused_the_job_waits_and_nothing_fails() {
+fn job_refused_by_every_place_waits_and_does_not_fail() {
     simulate(async |clock| {
         let mut world = World::unmade(clock.clone(), &[ENDS]).await;
         world.spec.spec.machine.cloud = market::CloudKind::Aws;
@@ -87,7 +87,7 @@ fn while_every_place_has_refused_the_job_waits_and_nothing_fails() {
 /// Seven zones in a row have nothing, and the eighth has a machine: no minute is lost, and no
 /// refusal is this process's alone.
 #[test]
-fn many_refusals_in_a_row_are_settled_and_followed_by_the_next_place_at_once() {
+fn many_refusals_are_settled_and_next_place_is_tried_at_once() {
     simulate(async |clock| {
         for (refusals, launched) in [(7, 1), (10, 0)] {
             let mut world = World::unmade(clock.clone(), &[ENDS]).await;
@@ -130,9 +130,9 @@ fn whoever_dies_while_beginning_leaves_a_whole_job_or_none() {
         for calls in 0.. {
             let died = simulate(async |clock| {
                 let world = World::unmade(clock, &[ENDS]).await;
-                let life = mortal::dying(calls, after);
-                let store: Arc<dyn Store> = mortal::store(&life, world.store.clone());
-                let cloud: Arc<dyn Cloud> = mortal::cloud(&life, world.port());
+                let life = dying_controller::dying(calls, after);
+                let store: Arc<dyn Store> = dying_controller::store(&life, world.store.clone());
+                let cloud: Arc<dyn Cloud> = dying_controller::cloud(&life, world.port());
                 let first = world.controller_on(store.clone(), cloud);
                 let planned = world.controller().first_plan(&world.spec).await.unwrap();
                 let dir = JobDir::new(store, world.job().clone());
@@ -167,7 +167,7 @@ fn whoever_dies_while_beginning_leaves_a_whole_job_or_none() {
 /// A lid is closed between the choice of an offer and the launch: somebody may have cancelled
 /// meanwhile, and prices moved.
 #[test]
-fn whoever_sleeps_over_the_beginning_of_a_job_looks_once_more_before_the_launch() {
+fn controller_that_slept_before_the_first_launch_looks_again() {
     simulate(async |clock| {
         let world = World::unmade(clock.clone(), &[ENDS]).await;
         let controller = world.controller();

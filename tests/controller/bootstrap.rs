@@ -161,7 +161,7 @@ fn now() -> i64 {
 /// skypilot#1341, and needrestart of Ubuntu 24.04: what a machine does by itself minutes after its
 /// boot is in nobody's way.
 #[test]
-fn where_there_is_apt_its_lock_is_waited_for_and_nothing_of_ours_is_restarted() {
+fn apt_bootstrap_waits_for_the_lock_and_restarts_no_lamp_unit() {
     for shell in shells() {
         let (machine, text) = (FalseMachine::new(AGENT), user_data(&hex(AGENT.as_bytes())));
         machine.program("apt-get", "exit 0");

@@ -14,7 +14,7 @@ use lamp_test_support::virtual_clock::simulate;
 const FINISHED: usize = 100;
 
 #[test]
-fn a_finished_job_costs_nothing_and_a_running_one_a_few_reads_a_tick() {
+fn finished_job_costs_nothing_and_running_one_few_reads_a_tick() {
     simulate(async |clock| {
         let world = World::new(clock.clone(), &[Life::Endless]).await;
         let store = CountingStore::new(world.store.clone());

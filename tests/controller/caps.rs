@@ -66,7 +66,7 @@ fn a_launch_waits_until_the_others_leave_room_and_says_why() {
 }
 
 #[test]
-fn two_dozen_jobs_that_come_at_once_pass_a_cap_one_after_the_other() {
+fn two_dozen_jobs_at_once_pass_a_cap_one_after_the_other() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[HALF_AN_HOUR]).await;
         // So many that they are driven at once.
@@ -194,7 +194,7 @@ fn jobs_that_ended_long_ago_are_read_once_for_all_processes() {
 
 /// What a newer version has left is not understood, and not written over.
 #[test]
-fn word_of_ended_jobs_that_a_newer_version_left_is_neither_trusted_nor_touched() {
+fn newer_record_of_ended_jobs_is_neither_trusted_nor_touched() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
         for name in 'a'..='z' {

@@ -96,7 +96,7 @@ fn two_job_roots_of_one_daemon_spend_a_cap_once() {
 
 /// What one root does where it does not answer itself: what nobody knows is not spent.
 #[test]
-fn nothing_is_launched_while_a_job_root_beside_it_has_never_answered() {
+fn launch_waits_while_another_job_root_has_never_answered() {
     simulate(async |clock: Arc<VirtualClock>| {
         let (one, other) = (
             World::new(clock.clone(), &[HALF_AN_HOUR]).await,

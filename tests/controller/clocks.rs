@@ -76,7 +76,7 @@ async fn planned_by_another(clock: &Arc<VirtualClock>) -> World {
 
 /// Seed 4632 of the false world: a machine was launched beyond its own hard end, a day behind.
 #[test]
-fn nothing_is_launched_by_a_clock_that_is_a_day_off_and_somebody_is_told() {
+fn wrong_clock_launches_nothing_and_a_person_is_told() {
     for (off, said) in [(-86_400, "1d behind"), (86_400, "1d ahead of"), (-301, "5m 1s behind")] {
         simulate(async |clock| {
             let world = World::new(clock.clone(), &[Life::Ends { secs: 2, code: 0 }]).await;
@@ -109,7 +109,7 @@ fn nothing_is_launched_by_a_clock_that_is_a_day_off_and_somebody_is_told() {
 /// Seed 4004436 of the false world: a store that lost its answers did not say what time it was, and
 /// a workstation that was a day ahead launched a machine whose hard end was a day late.
 #[test]
-fn a_clock_that_nobody_could_check_plans_nothing_until_the_store_says_what_time_it_is() {
+fn unchecked_clock_plans_nothing_until_the_store_gives_the_time() {
     simulate(async |clock| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 2, code: 0 }]).await;
         world.store.fault("clock", Fault::Down, None);
@@ -131,7 +131,7 @@ fn a_clock_that_nobody_could_check_plans_nothing_until_the_store_says_what_time_
 /// back, and the machine was launched beyond its own hard end: the job was over, and had done
 /// nothing.
 #[test]
-fn a_clock_that_is_set_after_it_was_seen_to_be_right_launches_nothing() {
+fn clock_set_wrong_after_its_check_launches_nothing() {
     simulate(async |clock| {
         let lives = [Life::Ends { secs: 2, code: 0 }];
         for set in [1_u64, 3, 30] {
@@ -176,7 +176,7 @@ fn a_clock_that_a_person_has_set_is_good_enough() {
 
 /// The lid was closed between the question and the answer.
 #[test]
-fn a_laptop_that_slept_while_it_asked_for_the_time_is_not_told_that_its_clock_is_wrong() {
+fn clock_check_interrupted_by_sleep_reports_no_wrong_clock() {
     simulate(async |clock| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 2, code: 0 }]).await;
         world.store.fault("clock", Fault::Slow(Duration::from_secs(2)), None);
@@ -212,7 +212,7 @@ fn a_laptop_that_slept_while_it_asked_for_the_time_is_not_told_that_its_clock_is
 /// 23002818 of 24 h: settled, while its maker was throttled for seven minutes, and launched it
 /// then).
 #[test]
-fn the_fresh_plan_of_another_is_left_to_it_also_where_the_clock_is_hours_ahead() {
+fn fresh_plan_of_another_is_left_alone_by_a_clock_hours_ahead() {
     for ahead in [301, 3600, 19 * 3600, 24 * 3600] {
         simulate(async |clock| {
             let world = planned_by_another(&clock).await;
@@ -238,8 +238,7 @@ fn the_fresh_plan_of_another_is_left_to_it_also_where_the_clock_is_hours_ahead()
 /// word, the cloud did not show it yet, and a workstation a day ahead settled it as gone and bought
 /// another.
 #[test]
-fn a_machine_that_has_just_come_up_and_is_not_shown_yet_is_not_gone_by_a_clock_that_is_a_day_ahead()
-{
+fn new_machine_not_yet_shown_is_not_gone_by_a_clock_a_day_ahead() {
     simulate(async |clock| {
         let world = planned_by_another(&clock).await;
         let beside = Arc::new(Beside(clock.clone(), AtomicI64::new(86_400)));

@@ -14,9 +14,9 @@ use lamplighter::jobdir::JobDir;
 use lamplighter::market::{self, Market, Span, Usd, UsdPerHour};
 use lamplighter::ports::Clock;
 
+pub use super::cloud_machine::{CloudFault, Life};
+use super::cloud_machine::{tags_of, view};
 use super::dir_of;
-pub use super::fate::{CloudFault, Life};
-use super::fate::{tags_of, view};
 use super::spot_market::SpotMarket;
 use lamp_test_support::virtual_clock::VirtualClock;
 

@@ -15,7 +15,7 @@ use lamplighter::ports::{Clock, Cloud, Store};
 
 use super::World;
 use super::cloud::{CloudFault, Life};
-use super::mortal;
+use super::dying_controller;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 const STOPS: Life = Life::Stops { secs: 30, code: 3 };
@@ -70,7 +70,7 @@ fn adds_up(world: &World, receipts: &[&Receipt]) {
 }
 
 #[test]
-fn a_kept_machine_is_started_again_by_a_controller_that_dies_at_any_call() {
+fn kept_machine_is_started_again_after_a_death_at_any_call() {
     let mut deaths = 0;
     for after in [false, true] {
         for calls in 0.. {
@@ -78,9 +78,9 @@ fn a_kept_machine_is_started_again_by_a_controller_that_dies_at_any_call() {
                 let what = format!("died at call {calls}, after its effect: {after}");
                 let (world, first) = stopped(clock, STOPS).await;
                 let (next, _) = go_on(&world, &kept(&world).await).await;
-                let life = mortal::dying(calls, after);
-                let store: Arc<dyn Store> = mortal::store(&life, world.store.clone());
-                let cloud: Arc<dyn Cloud> = mortal::cloud(&life, world.port());
+                let life = dying_controller::dying(calls, after);
+                let store: Arc<dyn Store> = dying_controller::store(&life, world.store.clone());
+                let cloud: Arc<dyn Cloud> = dying_controller::cloud(&life, world.port());
                 let mortal: Controller = world.controller_on(store, cloud);
                 let died = tokio::select! {
                     biased;
@@ -136,7 +136,7 @@ fn a_start_whose_answer_is_lost_is_one_start() {
 }
 
 #[test]
-fn where_there_is_no_room_for_it_the_job_goes_on_from_its_checkpoint_elsewhere() {
+fn continuation_without_room_resumes_from_checkpoint_elsewhere() {
     simulate(async |clock| {
         let (world, first) = stopped(clock, STOPS).await;
         let (next, _) = go_on(&world, &kept(&world).await).await;
@@ -252,7 +252,7 @@ fn without_a_checkpoint_its_own_disk_is_waited_for() {
 }
 
 #[test]
-fn a_machine_that_can_never_be_started_fails_the_job_and_nothing_else_is_bought() {
+fn kept_machine_that_cannot_start_fails_job_and_buys_nothing() {
     simulate(async |clock| {
         let (world, first) = stopped(clock, STOPS).await;
         let (next, _) = go_on(&world, &kept(&world).await).await;
@@ -269,7 +269,7 @@ fn a_machine_that_can_never_be_started_fails_the_job_and_nothing_else_is_bought(
 }
 
 #[test]
-fn a_kept_machine_that_somebody_has_ended_meanwhile_is_not_replaced() {
+fn kept_machine_that_somebody_has_ended_is_not_replaced() {
     simulate(async |clock| {
         let (world, first) = stopped(clock, STOPS).await;
         let mut kept = kept(&world).await;
@@ -327,7 +327,7 @@ fn what_is_kept_is_seen() {
 /// One was throttled for longer than a boot may take, and another has started the machine
 /// meanwhile.
 #[test]
-fn a_kept_machine_that_another_has_just_started_was_not_silent_before_its_start() {
+fn kept_machine_started_by_another_is_not_silent_before_start() {
     simulate(async |clock: Arc<VirtualClock>| {
         let (world, _) = stopped(clock.clone(), STOPS).await;
         let (next, _) = go_on(&world, &kept(&world).await).await;

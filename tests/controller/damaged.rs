@@ -13,7 +13,7 @@ use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 #[test]
-fn a_torn_heartbeat_and_a_torn_journal_do_not_make_a_job_immortal() {
+fn job_with_torn_heartbeat_and_torn_journal_still_ends() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(
             clock.clone(),
@@ -73,7 +73,7 @@ const FIRST_OUTCOME: &str = "attempts/0001/outcome.json";
 const FIRST_LEASE: &str = "attempts/0001/lease.json";
 
 #[test]
-fn an_outcome_that_cannot_be_read_is_settled_when_its_machine_is_gone_and_the_receipt_says_so() {
+fn unreadable_outcome_of_a_gone_machine_is_told_in_the_receipt() {
     for damage in DAMAGED {
         simulate(async |clock: Arc<VirtualClock>| {
             let world = World::new(clock, &[Life::Ends { secs: 60, code: 0 }]).await;
@@ -110,7 +110,7 @@ fn an_outcome_that_cannot_be_read_is_settled_when_its_machine_is_gone_and_the_re
 }
 
 #[test]
-fn with_lease_heartbeat_and_outcome_damaged_the_receipt_still_comes() {
+fn receipt_comes_with_lease_heartbeat_and_outcome_damaged() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::with(clock, &[Life::Ends { secs: 60, code: 0 }], |spec| {
             spec.interruptions.max = 0
@@ -151,7 +151,7 @@ fn a_damaged_outcome_ends_no_machine_that_lives() {
 }
 
 #[test]
-fn a_damaged_lease_is_a_machine_that_came_up_and_not_one_to_buy_again() {
+fn damaged_lease_counts_as_a_machine_that_came_up() {
     for damage in DAMAGED {
         simulate(async |clock: Arc<VirtualClock>| {
             let world =

@@ -12,7 +12,7 @@ use lamplighter::sim::SimProcess;
 
 use super::World;
 use super::cloud::Life;
-use super::mortal;
+use super::dying_controller;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 struct Story {
@@ -38,8 +38,8 @@ impl Story {
     /// Plays it with a controller that dies at a call, and another that comes after it; whether the
     /// first died.
     async fn play(&self, world: &World, life: &Arc<SimProcess>) -> (bool, Receipt) {
-        let store: Arc<dyn Store> = mortal::store(life, world.store.clone());
-        let cloud: Arc<dyn Cloud> = mortal::cloud(life, world.port());
+        let store: Arc<dyn Store> = dying_controller::store(life, world.store.clone());
+        let cloud: Arc<dyn Cloud> = dying_controller::cloud(life, world.port());
         let first = world.controller_on(store, cloud);
         let driven = async {
             let died = tokio::select! {
@@ -65,7 +65,8 @@ impl Story {
             for calls in (0..).step_by(self.apart) {
                 let died = simulate(async |clock| {
                     let world = self.world(clock).await;
-                    let (died, receipt) = self.play(&world, &mortal::dying(calls, after)).await;
+                    let (died, receipt) =
+                        self.play(&world, &dying_controller::dying(calls, after)).await;
                     let what = format!("died at call {calls}, after its effect: {after}");
                     world.check(&receipt).await;
                     let becauses: Vec<EndedBecause> =
@@ -101,7 +102,7 @@ fn an_interrupted_job_resumes_from_its_checkpoint() {
 }
 
 #[test]
-fn a_rehearsed_interruption_is_served_to_the_attempt_it_was_meant_for() {
+fn rehearsed_interruption_is_served_to_the_intended_attempt() {
     let story = Story {
         lives: &[Life::Endless, ENDS],
         spec: |_| {},

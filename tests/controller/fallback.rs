@@ -9,8 +9,8 @@ use lamplighter::market::{self, FallbackCost, Offer, Supply, Usd, UsdPerHour};
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
 use super::World;
-use super::before::before_the_cloud;
 use super::cloud::Life;
+use super::cloud_wrappers::before_the_cloud;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// Before the false cloud: the machine that it has, one at 1.5 times its price, and one at 5.6
@@ -72,7 +72,7 @@ async fn comes(world: &World, what: &str) {
 }
 
 #[test]
-fn a_job_waits_for_a_word_before_it_buys_what_is_many_times_as_dear() {
+fn job_waits_for_permission_to_buy_a_far_dearer_machine() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 60, code: 0 }]).await;
         let cloud = scarce(&world);

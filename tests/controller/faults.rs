@@ -11,7 +11,7 @@ use lamplighter::ports::{Clock, Cloud, Store};
 
 use super::World;
 use super::cloud::{CloudFault, Life};
-use super::mortal;
+use super::dying_controller;
 use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
@@ -36,9 +36,9 @@ fn death_at_every_call_changes_nothing() {
         for calls in 0.. {
             let died = simulate(async |clock| {
                 let world = World::new(clock, &TWO_ATTEMPTS).await;
-                let life = mortal::dying(calls, after);
-                let store: Arc<dyn Store> = mortal::store(&life, world.store.clone());
-                let cloud: Arc<dyn Cloud> = mortal::cloud(&life, world.port());
+                let life = dying_controller::dying(calls, after);
+                let store: Arc<dyn Store> = dying_controller::store(&life, world.store.clone());
+                let cloud: Arc<dyn Cloud> = dying_controller::cloud(&life, world.port());
                 let first = world.controller_on(store, cloud);
                 let died = tokio::select! {
                     biased;
@@ -140,7 +140,7 @@ fn a_refusal_after_a_lost_reply_settles_nothing_that_runs() {
 }
 
 #[test]
-fn a_refusal_after_silence_ends_the_job_once_the_machine_is_surely_not_there() {
+fn refusal_after_silence_ends_the_job_once_no_machine_can_exist() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Endless]).await;
         *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
@@ -162,7 +162,7 @@ fn a_refusal_after_silence_ends_the_job_once_the_machine_is_surely_not_there() {
 /// Who is refused after silence asks once more before it gives the attempt up: another controller
 /// may have been given what was refused, and then the token answers with that machine.
 #[test]
-fn what_was_refused_after_silence_and_is_to_be_had_by_then_is_had() {
+fn refused_launch_after_silence_is_asked_again_and_runs() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 100, code: 0 }]).await;
         *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
@@ -195,7 +195,7 @@ fn without_capacity_the_next_attempt_waits() {
 /// Nowhere, and for ever: it waits as long as the job may take, and not longer, and pays nothing
 /// for that.
 #[test]
-fn capacity_that_never_comes_ends_the_job_at_its_limit_and_costs_nothing() {
+fn missing_capacity_ends_the_job_at_its_limit_at_no_cost() {
     simulate(async |clock: Arc<VirtualClock>| {
         let (began, hour) = (clock.mono(), Duration::from_secs(3600));
         let deadline = clock.now() + hour;
@@ -363,7 +363,7 @@ fn nothing_is_launched_for_a_job_that_has_its_receipt_by_then() {
 /// Its driver slept while somebody cancelled the job, read its receipt and deleted its records, as
 /// docs/aws.md says: it bought a machine.
 #[test]
-fn nothing_is_launched_for_a_job_whose_records_were_deleted_by_then() {
+fn job_whose_records_were_deleted_launches_nothing() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Endless]).await;
         *world.cloud.supply_takes.lock().unwrap() = Duration::from_secs(10);
@@ -387,7 +387,7 @@ fn nothing_is_launched_for_a_job_whose_records_were_deleted_by_then() {
 
 /// The same, with a machine that is gone by then: no second history of the job is written.
 #[test]
-fn no_receipt_is_written_for_a_job_whose_records_were_deleted_by_then() {
+fn job_whose_records_were_deleted_gets_no_receipt() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Endless]).await;
         let deletes = async {

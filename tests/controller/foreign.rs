@@ -23,7 +23,7 @@ use lamplighter::policy::lifecycle::orphan::OrphanVerdict;
 use lamplighter::ports::{Clock, Cloud};
 
 use super::OWNER;
-use super::town::{Dice, Town, disk};
+use super::crowded_account::{Dice, Town, disk};
 use lamp_test_support::faulty_store::FaultyStore;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
@@ -306,7 +306,7 @@ async fn operate(controller: &Controller, town: &Town, dice: &mut Dice, ids: &[S
 }
 
 #[test]
-fn of_a_thousand_machines_of_others_not_one_is_touched_by_a_hundred_thousand_decisions() {
+fn foreign_machines_survive_a_hundred_thousand_decisions() {
     simulate(async |clock: Arc<VirtualClock>| {
         let mut dice = Dice::new(0x1a3f_9e11);
         let store = FaultyStore::new(clock.clone());

@@ -14,9 +14,9 @@ use lamplighter::market::{Offer, Supply, UsdPerHour};
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
 use super::World;
-use super::before::before_the_cloud;
 use super::cloud::Life;
-use super::fate::UNMEASURED_AFTER;
+use super::cloud_machine::UNMEASURED_AFTER;
+use super::cloud_wrappers::before_the_cloud;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// Before the false cloud: sells one more type that cannot be launched, and arms an alarm after
@@ -133,7 +133,7 @@ async fn watched(
 }
 
 #[test]
-fn an_alarm_that_cannot_be_armed_is_tried_again_and_stops_nothing() {
+fn alarm_that_cannot_be_armed_is_retried_and_stops_nothing() {
     for refusals in [0, 3, u32::MAX] {
         simulate(async |clock: Arc<VirtualClock>| {
             let (world, watchman) =
@@ -172,7 +172,7 @@ fn an_alarm_that_cannot_be_armed_is_tried_again_and_stops_nothing() {
 }
 
 #[test]
-fn each_machine_is_guarded_and_an_offer_that_cannot_be_launched_costs_no_attempt() {
+fn each_machine_is_guarded_and_an_unfit_offer_costs_no_attempt() {
     simulate(async |clock: Arc<VirtualClock>| {
         let lives = [Life::Taken { secs: 300 }, Life::Ends { secs: 300, code: 0 }];
         let (world, watchman) = watched(clock, &lives, 0).await;
@@ -199,7 +199,7 @@ fn each_machine_is_guarded_and_an_offer_that_cannot_be_launched_costs_no_attempt
 /// To the cloud both are a user's stop. Who asked the alarm and got no answer takes it for a
 /// person's: the agent was heard.
 #[test]
-fn what_the_alarm_ends_goes_on_elsewhere_and_what_a_person_ends_does_not() {
+fn end_by_alarm_resumes_the_job_and_end_by_a_person_does_not() {
     for (rings, expected) in [
         (Some(true), JobOutcome::Succeeded),
         (Some(false), JobOutcome::Stopped),
@@ -243,7 +243,7 @@ fn what_the_cpu_alarm_ends_is_idle_and_is_not_launched_again() {
 /// What an alarm would take for a dead machine: its metrics alone are lost, and whoever drives the
 /// job is told so by its heartbeat.
 #[test]
-fn the_alarm_of_a_machine_whose_metrics_alone_are_lost_is_taken_off_until_they_arrive_again() {
+fn alarm_is_off_while_only_the_metrics_of_a_machine_are_lost() {
     for (rule, taken) in [("heartbeat", 1), ("heartbeat for 5m", 1), ("cpu<=0.3 for 5m", 0)] {
         simulate(async |clock: Arc<VirtualClock>| {
             let world =
@@ -332,7 +332,7 @@ fn who_slept_arms_the_alarm_once_more() {
 /// The last word of an agent that is dead is no reason to take the alarm off: not for the
 /// controller that heard it long ago, and not for one that comes later.
 #[test]
-fn the_alarm_of_a_machine_that_is_silent_stays_whatever_was_its_last_word() {
+fn alarm_of_a_silent_machine_stays_whatever_its_last_word_was() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(
             clock.clone(),

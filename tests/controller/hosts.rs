@@ -9,8 +9,8 @@ use lamplighter::market::Region;
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
 use super::World;
-use super::before::before_the_cloud;
 use super::cloud::Life;
+use super::cloud_wrappers::before_the_cloud;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,7 +62,7 @@ async fn life(
 }
 
 #[test]
-fn a_machine_on_a_dead_host_is_given_up_within_a_quarter_of_an_hour_and_its_job_goes_on() {
+fn machine_on_dead_host_is_given_up_in_15_min_and_job_goes_on() {
     let lost = vec![EndedBecause::Lost, EndedBecause::Succeeded];
     simulate(async |clock: Arc<VirtualClock>| {
         let began = clock.mono();

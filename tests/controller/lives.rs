@@ -10,7 +10,7 @@ use lamplighter::ports::Clock;
 
 use super::World;
 use super::cloud::Life;
-use super::mortal;
+use super::dying_controller;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 fn becauses(receipt: &lamplighter::job::Receipt) -> Vec<EndedBecause> {
@@ -86,7 +86,7 @@ fn no_more_than_the_interruptions_that_were_allowed() {
 }
 
 #[test]
-fn a_limit_that_is_over_between_two_attempts_is_why_the_job_ended() {
+fn limit_reached_between_two_attempts_is_why_the_job_ended() {
     simulate(async |clock: Arc<VirtualClock>| {
         let deadline = clock.now() + Duration::from_secs(50);
         let world = World::with(clock.clone(), &[Life::Taken { secs: 100 }], |spec| {
@@ -121,7 +121,7 @@ fn machines_that_die_young_are_held_back_and_then_given_up() {
 }
 
 #[test]
-fn a_machine_that_is_silent_for_its_lease_is_ended_and_its_job_goes_on() {
+fn machine_silent_for_its_lease_is_ended_and_its_job_goes_on() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world =
             World::new(clock.clone(), &[Life::FallsSilent, Life::Ends { secs: 5, code: 0 }]).await;
@@ -134,7 +134,7 @@ fn a_machine_that_is_silent_for_its_lease_is_ended_and_its_job_goes_on() {
 }
 
 #[test]
-fn a_machine_whose_agent_never_says_a_word_is_ended_and_its_job_goes_on() {
+fn machine_whose_agent_never_speaks_is_ended_and_job_goes_on() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world =
             World::new(clock.clone(), &[Life::NeverSpeaks, Life::Ends { secs: 5, code: 0 }]).await;
@@ -186,10 +186,10 @@ fn who_slept_looks_for_a_cancel_before_the_launch() {
     for calls in 0.. {
         let late = simulate(async |clock: Arc<VirtualClock>| {
             let world = World::new(clock.clone(), &[Life::Endless]).await;
-            let life = mortal::pausing(calls, false, &clock, Duration::from_secs(600));
+            let life = dying_controller::pausing(calls, false, &clock, Duration::from_secs(600));
             let controller = world.controller_on(
-                mortal::store(&life, world.store.clone()),
-                mortal::cloud(&life, world.port()),
+                dying_controller::store(&life, world.store.clone()),
+                dying_controller::cloud(&life, world.port()),
             );
             let cancelled = async {
                 clock.sleep(Duration::from_secs(300)).await;
@@ -213,7 +213,7 @@ fn who_slept_looks_for_a_cancel_before_the_launch() {
 /// A lid is closed over the launch for the night: what is launched in the morning has the whole of
 /// its time.
 #[test]
-fn who_slept_before_the_launch_launches_with_the_whole_of_its_time() {
+fn launch_after_sleep_gives_the_machine_its_whole_time() {
     let night = Duration::from_secs(9 * 3600);
     let short = |calls: u64| {
         simulate(async |clock: Arc<VirtualClock>| {
@@ -222,10 +222,10 @@ fn who_slept_before_the_launch_launches_with_the_whole_of_its_time() {
             });
             let world = world.await;
             *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;
-            let life = mortal::pausing(calls, false, &clock, night);
+            let life = dying_controller::pausing(calls, false, &clock, night);
             let controller = world.controller_on(
-                mortal::store(&life, world.store.clone()),
-                mortal::cloud(&life, world.port()),
+                dying_controller::store(&life, world.store.clone()),
+                dying_controller::cloud(&life, world.port()),
             );
             let receipt = controller.drive(world.job()).await.unwrap();
             assert_eq!(receipt.outcome, JobOutcome::Succeeded, "call {calls}");
@@ -247,7 +247,7 @@ fn who_slept_before_the_launch_launches_with_the_whole_of_its_time() {
 /// made of that. Meanwhile another had settled the job, and its machine was started again for the
 /// next.
 #[test]
-fn who_slept_over_what_the_cloud_showed_asks_again_before_it_ends_a_machine() {
+fn controller_that_slept_asks_again_before_it_ends_a_machine() {
     let blind = |calls: u64| {
         simulate(async |clock: Arc<VirtualClock>| {
             let world = World::new(clock.clone(), &[Life::FallsSilent]).await;
@@ -259,10 +259,10 @@ fn who_slept_over_what_the_cloud_showed_asks_again_before_it_ends_a_machine() {
             // It has not obeyed: whoever looks ends it at once.
             world.wish(Wish::Cancel).await;
             clock.sleep(Duration::from_secs(2400)).await;
-            let life = mortal::pausing(calls, false, &clock, Duration::from_secs(3600));
+            let life = dying_controller::pausing(calls, false, &clock, Duration::from_secs(3600));
             let controller = world.controller_on(
-                mortal::store(&life, world.store.clone()),
-                mortal::cloud(&life, world.port()),
+                dying_controller::store(&life, world.store.clone()),
+                dying_controller::cloud(&life, world.port()),
             );
             controller.drive(world.job()).await.unwrap();
             let complaints = world.cloud.complaints();
@@ -380,7 +380,7 @@ fn the_daemon_drives_every_job_and_forgets_the_finished() {
 /// The laptop is closed after the launch, and EC2 interrupts the machine meanwhile. In the morning a
 /// daemon starts. EC2 may or may not still show the machine.
 #[test]
-fn a_job_whose_first_attempt_nobody_watched_goes_on_from_its_checkpoint() {
+fn job_with_unwatched_first_attempt_resumes_from_checkpoint() {
     for (forgotten, because) in [(false, EndedBecause::Interrupted), (true, EndedBecause::Lost)] {
         simulate(async |clock: Arc<VirtualClock>| {
             let world = World::new(
@@ -451,7 +451,7 @@ fn a_machine_is_terminated_only_when_its_checkpoint_is_complete() {
 /// It stopped at its end, and whoever wakes eight hours later terminates it: the cloud dates it by
 /// that, and has billed until it stood.
 #[test]
-fn a_machine_that_stood_while_every_controller_slept_is_billed_until_it_stood() {
+fn machine_that_stopped_unseen_is_billed_until_it_stopped() {
     for dies in [false, true] {
         simulate(async |clock: Arc<VirtualClock>| {
             let world = World::new(clock.clone(), &[Life::Stops { secs: 600, code: 7 }]).await;

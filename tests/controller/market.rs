@@ -79,7 +79,7 @@ fn with_capacity_the_whole_job_is_of_the_spot_market() {
 }
 
 #[test]
-fn without_capacity_it_waits_as_long_as_it_may_and_is_in_time_on_demand() {
+fn job_without_capacity_waits_and_is_in_time_on_demand() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = world(clock.clone(), 3.0, Some(6.0), &[(0.0, 24.0)]).await;
         let receipt = world.drive().await;
@@ -109,7 +109,7 @@ fn without_capacity_it_waits_as_long_as_it_may_and_is_in_time_on_demand() {
 }
 
 #[test]
-fn an_interruption_is_followed_by_what_is_cheapest_and_the_pool_is_learned() {
+fn interrupted_job_takes_the_cheapest_and_the_pool_is_learned() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = world(clock.clone(), 6.0, Some(12.0), &[(2.0, 3.0)]).await;
         let receipt = world.drive().await;
@@ -130,7 +130,7 @@ fn an_interruption_is_followed_by_what_is_cheapest_and_the_pool_is_learned() {
 }
 
 #[test]
-fn from_a_machine_on_demand_it_moves_back_to_spot_with_a_checkpoint() {
+fn job_on_demand_moves_back_to_spot_with_a_checkpoint() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = world(clock.clone(), 20.0, Some(21.5), &[(0.0, 0.7)]).await;
         let receipt = world.drive().await;

@@ -14,7 +14,7 @@ const NEWER: &[u8] = b"{\"format\": 9}";
 /// That a job is there is enough to know its machine by: a power cut has torn its words, or a later
 /// version wrote them.
 #[test]
-fn a_spec_that_cannot_be_understood_keeps_no_silent_machine_alight() {
+fn unreadable_spec_keeps_no_silent_machine_running() {
     for (torn, all) in
         [(&b""[..], false), (b"{\"format\": 1, \"job\"", false), (NEWER, false), (NEWER, true)]
     {

@@ -12,7 +12,7 @@ use lamplighter::sim::SimProcess;
 use super::World;
 use super::cloud::{FakeCloud, Life};
 use super::cloud_port::FakeCloudPort;
-use super::mortal;
+use super::dying_controller;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 const LIVES: [Life; 2] = [Life::Taken { secs: 3 }, Life::Ends { secs: 2, code: 0 }];
@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_millis(1700);
 /// A controller of somebody else, with an account of its own.
 fn other(world: &World, cloud: &Arc<FakeCloud>, life: &Arc<SimProcess>) -> Controller {
     let port: Arc<dyn Cloud> = Arc::new(FakeCloudPort(Arc::clone(cloud)));
-    let store: Arc<dyn Store> = mortal::store(life, world.store.clone());
-    let cloud: Arc<dyn Cloud> = mortal::cloud(life, port);
+    let store: Arc<dyn Store> = dying_controller::store(life, world.store.clone());
+    let cloud: Arc<dyn Cloud> = dying_controller::cloud(life, port);
     world.controller_of("you", store, cloud)
 }
 
@@ -36,7 +36,7 @@ fn whoever_creates_the_plan_has_the_job_and_all_of_its_attempts() {
             let (reached, won) = simulate(async |clock: Arc<VirtualClock>| {
                 let world = World::new(clock.clone(), &LIVES).await;
                 let theirs = FakeCloud::new(clock.clone(), world.dir.clone(), &LIVES);
-                let life = mortal::pausing(calls, after, &clock, PAUSE);
+                let life = dying_controller::pausing(calls, after, &clock, PAUSE);
                 let (one, two) = (world.controller(), other(&world, &theirs, &life));
                 // A little later or earlier, so that each has its turn.
                 let late = async |secs, controller: &Controller| {

@@ -52,7 +52,7 @@ async fn world(clock: Arc<VirtualClock>, history: History) -> World {
 }
 
 #[test]
-fn a_price_that_moves_is_in_the_receipt_and_in_what_the_next_attempt_may_spend() {
+fn price_change_is_in_the_receipt_and_the_next_attempt_limit() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = world(clock, History::Told).await;
         let receipt = world.drive().await;

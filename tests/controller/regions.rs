@@ -10,8 +10,8 @@ use lamplighter::market::{self, Offer, Region, Supply, Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
 use super::World;
-use super::before::before_the_cloud;
 use super::cloud::{CloudFault, Life};
+use super::cloud_wrappers::before_the_cloud;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// What a region says of itself when a launch there is prepared.

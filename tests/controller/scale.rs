@@ -111,7 +111,7 @@ fn calls_of_a_tick_grow_with_pages_and_not_with_machines() {
 /// What is asked for at the end of a job is asked for of that job: no page more for what runs
 /// beside it.
 #[test]
-fn the_end_of_a_hundred_jobs_costs_as_much_beside_a_thousand_as_alone() {
+fn end_of_a_hundred_jobs_costs_the_same_beside_a_thousand() {
     let ends = |running| {
         simulate(async |clock| {
             let world = World::start(clock, running, 0);

@@ -7,7 +7,7 @@ use lamplighter::job::{LaunchRequest, MachineSpec, Refusal, Spec};
 use lamplighter::market::{self, Offer, Supply, UsdPerHour, Zone};
 use lamplighter::ports::{Cloud, CloudError};
 
-use super::before::before_the_cloud;
+use super::cloud_wrappers::before_the_cloud;
 use super::schedules::{QUICK, Scheduled, at};
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 

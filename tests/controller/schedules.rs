@@ -17,7 +17,7 @@ use lamplighter::ports::{Clock, Store};
 
 use super::clocks::{Beside, controller};
 use super::cloud::Life;
-use super::mortal;
+use super::dying_controller;
 use super::{OWNER, World, spec};
 use lamp_test_support::counting_store::CountingStore;
 use lamp_test_support::faulty_store::Fault;
@@ -245,7 +245,7 @@ fn what_waits_is_not_missed_by_a_daemon_that_comes_later() {
 
 /// A run that waited through two due times waits for the later one, with the same message.
 #[test]
-fn of_two_due_times_that_waited_for_the_same_the_later_one_is_on_record() {
+fn run_that_waits_through_two_due_times_records_the_later_one() {
     simulate(async |clock: Arc<VirtualClock>| {
         let dear = |record: &mut Schedule| {
             punctual(record);
@@ -260,7 +260,7 @@ fn of_two_due_times_that_waited_for_the_same_the_later_one_is_on_record() {
 }
 
 #[test]
-fn what_was_seen_too_late_or_by_a_clock_that_is_wrong_was_missed() {
+fn run_seen_too_late_or_by_a_wrong_clock_is_missed() {
     // Nobody drove; somebody drove from twenty past two on, and his words were other ones then;
     // half an hour behind.
     for (from, off) in [(150, 0), (140, 0), (120, -1800)] {
@@ -344,8 +344,8 @@ fn whoever_dies_at_any_call_there_is_one_job_and_it_is_whole() {
                 let scheduled = Scheduled::new(clock.clone(), QUICK, |_| {}).await;
                 let world = &scheduled.world;
                 clock.sleep(MINUTE * 61).await;
-                let life = mortal::dying(calls, after);
-                let store: Arc<dyn Store> = mortal::store(&life, world.store.clone());
+                let life = dying_controller::dying(calls, after);
+                let store: Arc<dyn Store> = dying_controller::store(&life, world.store.clone());
                 let first = world.controller_on(store, world.port());
                 tokio::select! {
                     biased;
@@ -372,15 +372,15 @@ fn whoever_dies_at_any_call_there_is_one_job_and_it_is_whole() {
 }
 
 #[test]
-fn a_daemon_that_sleeps_in_the_middle_of_a_decision_makes_no_second_job() {
+fn daemon_that_sleeps_during_a_decision_makes_no_second_job() {
     for after in [false, true] {
         for calls in 0..16 {
             simulate(async |clock: Arc<VirtualClock>| {
                 let scheduled = Scheduled::new(clock.clone(), QUICK, |_| {}).await;
                 let world = &scheduled.world;
                 clock.sleep(MINUTE * 61).await;
-                let life = mortal::pausing(calls, after, &clock, Duration::from_secs(5));
-                let store: Arc<dyn Store> = mortal::store(&life, world.store.clone());
+                let life = dying_controller::pausing(calls, after, &clock, Duration::from_secs(5));
+                let store: Arc<dyn Store> = dying_controller::store(&life, world.store.clone());
                 let sleeper = world.controller_on(store, world.port());
                 let other = async {
                     clock.sleep(Duration::from_secs(1)).await;
@@ -418,7 +418,7 @@ fn a_lost_reply_and_a_store_that_is_away_make_nothing_twice() {
 /// Twelve hours ahead, a daemon would decide the run of noon at midnight, and at noon nothing would
 /// run.
 #[test]
-fn nothing_is_decided_by_a_clock_that_is_wrong_or_that_nobody_could_check() {
+fn schedule_decides_nothing_by_a_wrong_or_unchecked_clock() {
     for (off, part, right_after) in
         [(12 * 3600, "none", 30), (12 * 3600, "clock", 30), (0, "clock", 90)]
     {

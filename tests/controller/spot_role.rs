@@ -9,8 +9,8 @@ use lamplighter::market::{self, Market};
 use lamplighter::ports::{Cloud, CloudError, Notification, Notifier, NotifierError};
 
 use super::World;
-use super::before::before_the_cloud;
 use super::cloud::Life;
+use super::cloud_wrappers::before_the_cloud;
 use super::market::{lives, world};
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
@@ -48,10 +48,10 @@ impl Notifier for Ear {
     }
 }
 
-/// Its twin, `from_a_machine_on_demand_it_moves_back_to_spot_with_a_checkpoint`, is moved as soon
+/// Its twin, `job_on_demand_moves_back_to_spot_with_a_checkpoint`, is moved as soon
 /// as spot is there; without a deadline a job waits for spot as long as that takes.
 #[test]
-fn a_job_that_may_buy_on_demand_does_at_once_and_is_never_moved_to_spot() {
+fn job_without_spot_role_buys_on_demand_and_never_moves_to_spot() {
     for deadline in [Some(21.5), None] {
         simulate(async |clock: Arc<VirtualClock>| {
             let world = world(clock.clone(), 20.0, deadline, &[]).await;

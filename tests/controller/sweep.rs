@@ -13,8 +13,8 @@ use lamplighter::market::{self, Region};
 use lamplighter::policy::lifecycle::orphan::OrphanVerdict;
 use lamplighter::ports::{Clock, Cloud, CloudError, NONE_FOUND, NoCredentials, Store};
 
-use super::before::before_the_cloud;
 use super::cloud::Life;
+use super::cloud_wrappers::before_the_cloud;
 use super::visit::NoList;
 use super::{World, spec};
 use lamp_test_support::faulty_store::Fault;
@@ -38,7 +38,7 @@ async fn silent(clock: std::sync::Arc<super::VirtualClock>) -> World {
 }
 
 #[test]
-fn a_machine_whose_agent_fell_silent_is_ended_after_a_second_look() {
+fn machine_with_a_silent_agent_is_ended_after_a_second_look() {
     simulate(async |clock| {
         let world = silent(clock.clone()).await;
         let controller = world.controller();
@@ -83,8 +83,7 @@ fn what_cannot_be_read_is_left_alone() {
 /// Seed 919 of the false world: the agent sends heartbeats, and its switch is broken. The job lacks
 /// a controller.
 #[test]
-fn what_has_ended_and_cannot_put_itself_out_is_swept_though_its_agent_lives_and_not_where_somebody_looks_at_it()
- {
+fn ended_machine_that_cannot_power_off_is_swept_unless_held() {
     // Heartbeats after the outcome: each quarter of a minute, none, or the one before the power
     // goes off.
     for (phase, beats, ends) in [
@@ -161,7 +160,7 @@ fn what_a_sweep_ends_is_lost_and_not_stopped_by_the_user() {
 
 /// With no hand of anybody: the job has ended, and a launch that came through after all runs.
 #[test]
-fn a_daemon_sweeps_by_itself_after_two_looks_and_leaves_alone_what_it_drives() {
+fn daemon_sweeps_after_two_looks_and_spares_what_it_drives() {
     simulate(async |clock| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
         world.drive().await;
@@ -255,7 +254,7 @@ fn a_region_that_hangs_hides_no_orphan_of_another() {
 
 /// Which regions there are is one region's word, and what a machine bills is not its affair.
 #[test]
-fn while_nobody_says_which_regions_there_are_a_daemon_sweeps_those_of_the_last_time() {
+fn daemon_without_a_region_list_sweeps_the_last_known_regions() {
     for hangs in [false, true] {
         simulate(async |clock| {
             let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
@@ -302,7 +301,7 @@ before_the_cloud!(SignedOut passes on [supply launch describe terminate interrup
 /// Seed 37026194 of 24 h: a kernel hung, nobody swept, and after somebody had signed in again its
 /// daemon asked for a quarter of an hour nobody what runs.
 #[test]
-fn a_daemon_sweeps_soon_after_a_session_is_begun_anew_and_seldom_where_nobody_has_an_account() {
+fn daemon_sweeps_soon_after_sign_in_and_seldom_without_account() {
     let asked = [("the AWS session is over (ExpiredToken)", true), (NONE_FOUND, false)].map(
         |(what, swept)| {
             simulate(async |clock| {
@@ -391,7 +390,7 @@ fn a_stray_is_ended_by_name_alone_and_only_while_it_is_one() {
 /// A job of the same id in another job root: its machine is none of this one's attempt, which is
 /// over.
 #[test]
-fn a_machine_of_the_same_name_in_another_job_root_is_no_orphan_of_this_one() {
+fn machine_of_the_same_job_id_in_another_root_is_no_orphan() {
     simulate(async |clock| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
         world.drive().await;

@@ -11,8 +11,8 @@ use lamplighter::market::{self, Span, Usd};
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
 use super::World;
-use super::before::before_the_cloud;
 use super::cloud::{CloudFault, FakeCloud, Life};
+use super::cloud_wrappers::before_the_cloud;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 async fn throttled(clock: Arc<VirtualClock>, times: usize) -> World {
@@ -49,7 +49,7 @@ fn the_daemon_asks_ever_more_rarely_and_the_machine_comes() {
 }
 
 #[test]
-fn a_stop_of_a_job_that_was_never_launched_waits_as_if_another_had_launched_it() {
+fn stop_of_a_never_launched_job_waits_as_if_it_were_launched() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = throttled(clock.clone(), 10_000).await;
         let stop = async {
@@ -87,7 +87,7 @@ fn a_stop_of_a_job_that_was_never_launched_waits_as_if_another_had_launched_it()
 /// Another process made the plan, and may have launched it: whether each of its launches was
 /// answered nobody knows here.
 #[test]
-fn a_stop_of_what_another_process_planned_says_what_it_waits_for() {
+fn stop_of_a_plan_of_another_process_says_what_it_waits_for() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = throttled(clock.clone(), 10_000).await;
         let planner = world.controller();
@@ -124,7 +124,7 @@ before_the_cloud!(Unthrottled passes on [regions supply describe terminate inter
 /// EC2 shows the machine five minutes later. To settle meanwhile was to write a receipt of $0
 /// beside a machine that bills.
 #[test]
-fn a_stop_settles_nothing_while_another_daemon_may_have_launched_the_plan() {
+fn stop_settles_nothing_while_another_daemon_may_have_launched() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = throttled(clock.clone(), 10_000).await;
         world.cloud.live_on(Life::NeverSpeaks);
@@ -191,7 +191,7 @@ before_the_cloud!(Strict passes on [regions supply launch describe release] {
 
 /// An end, a longer life and a rehearsed notice are asked for until they came.
 #[test]
-fn what_changes_a_machine_is_asked_for_ever_more_rarely_and_until_it_is_done() {
+fn machine_change_is_asked_for_ever_more_rarely_until_done() {
     let notice = Wish::Interrupt { notice: Span::from_secs(2) };
     let longer =
         Wish::Extend { time: Some(Span::from_secs(7200)), budget: None, fallback_cost: None };

@@ -12,8 +12,8 @@ use lamplighter::market::{self, Market, Region};
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
 use super::World;
-use super::before::before_the_cloud;
 use super::cloud::Life;
+use super::cloud_wrappers::before_the_cloud;
 use super::visit::{ROOM, ids};
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
@@ -63,7 +63,7 @@ async fn has_ended(world: &World, receipt: &Receipt) {
 }
 
 #[test]
-fn where_its_outputs_are_in_the_job_root_it_is_ended_with_its_disk() {
+fn unstoppable_machine_with_saved_outputs_ends_with_its_disk() {
     simulate(async |clock: Arc<VirtualClock>| {
         let (world, cloud) = world(clock.clone(), &["model/*"]).await;
         let receipt = world
@@ -78,7 +78,7 @@ fn where_its_outputs_are_in_the_job_root_it_is_ended_with_its_disk() {
 }
 
 #[test]
-fn where_its_disk_is_all_there_is_it_is_told_with_what_it_costs_and_what_ends_it() {
+fn unstoppable_machine_with_unsaved_disk_is_told_with_its_cost() {
     simulate(async |clock: Arc<VirtualClock>| {
         let (world, cloud) = world(clock.clone(), &[]).await;
         let controller = world.controller_on(world.store.clone(), cloud.clone());
@@ -113,7 +113,7 @@ fn where_its_disk_is_all_there_is_it_is_told_with_what_it_costs_and_what_ends_it
 
 /// Nobody drives its job, and its hard cap is long over.
 #[test]
-fn a_sweep_ends_it_by_no_cap_and_says_each_time_what_it_is_and_what_does() {
+fn sweep_spares_an_unstoppable_machine_and_says_what_ends_it() {
     simulate(async |clock: Arc<VirtualClock>| {
         let (world, cloud) = world(clock.clone(), &[]).await;
         let controller = world.controller_on(world.store.clone(), cloud.clone());

@@ -13,8 +13,8 @@ use lamplighter::market::{CloudKind, Market, Region, Span};
 use lamplighter::ports::{self, Clock, CloudError, Store};
 
 use super::World;
-use super::before::before_the_cloud;
 use super::cloud::Life;
+use super::cloud_wrappers::before_the_cloud;
 use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
@@ -122,7 +122,7 @@ fn an_orphan_is_suspected_by_one_visit_and_ended_by_the_next() {
 
 /// So that the bound on what an orphan costs is the lease, five minutes and two.
 #[test]
-fn with_room_for_it_the_second_look_is_taken_a_minute_later_in_the_same_visit() {
+fn second_look_comes_a_minute_later_in_a_visit_with_room() {
     simulate(async |clock| {
         let world = silent(clock.clone(), 24).await;
         let began = clock.mono();
@@ -177,7 +177,7 @@ fn a_suspicion_of_yesterday_is_none() {
 
 /// Whatever is the matter with it: not there, not allowed, hanging.
 #[test]
-fn a_job_root_that_cannot_be_read_ends_nobody_but_whoever_is_past_the_hard_cap() {
+fn unreadable_job_root_ends_only_machines_past_the_hard_cap() {
     for fault in [Fault::Down, Fault::Denied, Fault::Hang] {
         simulate(async |clock| {
             let world = silent(clock.clone(), 2).await;
@@ -212,7 +212,7 @@ fn a_job_root_that_cannot_be_read_ends_nobody_but_whoever_is_past_the_hard_cap()
 /// The list of regions is one region's word. A visit after which nobody says it knows what the
 /// visit before it knew, and so does the next.
 #[test]
-fn while_nobody_says_which_regions_there_are_the_hard_cap_is_held_in_those_of_the_visit_before() {
+fn visit_without_region_list_holds_hard_cap_in_the_last_regions() {
     for hangs in [false, true] {
         simulate(async |clock| {
             let world = silent(clock.clone(), 3).await;
@@ -286,7 +286,7 @@ fn a_heartbeat_that_cannot_be_read_ends_nobody() {
 
 /// One object that never answers; and then all of them do not, or may not be read.
 #[test]
-fn one_whose_records_hang_hides_no_other_and_a_visit_that_judged_nobody_is_sick() {
+fn hung_record_hides_no_other_and_visit_judging_nobody_is_sick() {
     simulate(async |clock| {
         let world = silent(clock.clone(), 24).await;
         // Another machine of ours, whose job is somewhere else, and whose records here hang.
@@ -407,7 +407,7 @@ fn a_kept_machine_that_runs_again_is_stopped_and_not_terminated() {
 /// The work is done, its disk is to stay, its power-off does not work, and every workstation
 /// sleeps.
 #[test]
-fn a_machine_that_does_not_go_dark_is_stopped_where_its_disk_is_to_stay() {
+fn machine_that_does_not_power_off_is_stopped_if_its_disk_stays() {
     for (success, market, ends) in [
         (Reaction::Stop, Market::OnDemand, InstanceState::Stopped),
         (Reaction::Terminate, Market::OnDemand, InstanceState::Terminated),
@@ -443,7 +443,7 @@ fn a_machine_that_does_not_go_dark_is_stopped_where_its_disk_is_to_stay() {
 /// `lamp start` has started a kept machine, its agent never says a word, and every workstation
 /// sleeps: all that its job has may be on its disk.
 #[test]
-fn a_kept_machine_that_was_started_and_never_speaks_is_stopped_and_not_terminated() {
+fn kept_machine_that_never_speaks_is_stopped_not_terminated() {
     for (checkpoint, spoken, market, ends) in [
         (false, false, Market::OnDemand, InstanceState::Stopped),
         (true, false, Market::OnDemand, InstanceState::Terminated),

@@ -130,7 +130,7 @@ fn a_command_for_the_end_that_fails_is_called_so() {
 }
 
 #[test]
-fn a_typing_error_in_what_comes_afterwards_is_found_before_anything_begins() {
+fn typing_error_in_the_then_command_is_found_before_the_start() {
     let bench = Bench::new();
     for (verb, then, said) in [
         ("run", "powerof", "did you mean `--then poweroff`?"),
@@ -199,7 +199,7 @@ fn a_name_that_is_alive_is_not_started_a_second_time() {
 }
 
 #[test]
-fn a_watched_machine_that_idles_has_its_command_run_once_with_the_reason() {
+fn watch_that_ends_runs_its_command_once_with_the_reason() {
     let bench = Bench::new();
     // Nothing of this machine may count as work: its quiet is what the thresholds say, and others
     // use it too.
@@ -265,7 +265,7 @@ fn a_command_that_a_signal_ended_is_told_by_its_name() {
 }
 
 #[test]
-fn an_idle_run_is_ended_with_its_reason_and_the_command_after_it_runs() {
+fn idle_run_ends_with_its_reason_and_its_then_command_runs() {
     let bench = Bench::new();
     let out = bench
         .agent()
@@ -295,7 +295,7 @@ fn an_idle_run_is_ended_with_its_reason_and_the_command_after_it_runs() {
 }
 
 #[test]
-fn a_workload_that_ignores_sigterm_and_forks_away_is_gone_all_the_same() {
+fn workload_that_ignores_sigterm_and_forks_away_is_killed() {
     let bench = Bench::new();
     let script = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ > away; sleep 300 & wait; sleep 300' & \
                   while [ ! -s away ]; do sleep 0.05; done; echo $$ > pid; while :; do sleep 1; done";
@@ -330,7 +330,7 @@ fn a_hung_run_is_restarted_and_then_ended_as_stalled() {
 }
 
 #[test]
-fn a_dead_agent_harms_nothing_and_the_next_one_watches_the_same_run() {
+fn workload_survives_its_agent_and_the_next_agent_watches_it() {
     let bench = Bench::new();
     let command = [
         "run",
@@ -362,7 +362,7 @@ fn a_dead_agent_harms_nothing_and_the_next_one_watches_the_same_run() {
 }
 
 #[test]
-fn next_run_removes_what_ended_and_killed_runs_left_and_nothing_that_runs() {
+fn next_run_removes_ended_and_killed_runs_but_no_live_one() {
     let bench = Bench::new();
     let runs = || {
         std::fs::read_dir(bench.file("state/lamplighter/agent/runs"))

@@ -93,7 +93,7 @@ fn a_clock_that_steps_by_a_day_stops_nothing_and_bills_nothing() {
 }
 
 #[test]
-fn a_clock_that_steps_by_a_day_takes_nothing_from_the_last_save_before_a_limit() {
+fn last_save_before_a_limit_survives_a_clock_step_of_a_day() {
     let bench = Bench::new();
     bench.trainer("", &format!("{SAVES}[limits]\nmax_runtime = '60s'\n"));
     let Some(shim) = shim(&bench) else { return };

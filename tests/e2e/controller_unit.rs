@@ -55,7 +55,7 @@ fn receipt(machine: &Machine) -> Option<Value> {
 }
 
 #[test]
-fn a_daemon_under_its_unit_is_restarted_killed_and_watched_and_drives_its_job_all_the_same() {
+fn daemon_in_its_unit_drives_its_job_through_restart_and_kill() {
     let Some(machine) = Machine::new() else { return };
     let mut machine =
         machine.with(&[format!("--bind-ro={}:/opt/lamp", env!("CARGO_BIN_EXE_lamp"))]);
@@ -103,7 +103,7 @@ fn a_daemon_under_its_unit_is_restarted_killed_and_watched_and_drives_its_job_al
 /// The unit for jobs at AWS alone. Its job root is a folder here, which needs the drop-in that the
 /// unit names.
 #[test]
-fn cloud_daemon_runs_behind_its_walls_and_cannot_write_elsewhere() {
+fn cloud_daemon_runs_in_its_sandbox_and_cannot_write_elsewhere() {
     let Some(machine) = Machine::new() else { return };
     let mut machine =
         machine.with(&[format!("--bind-ro={}:/opt/lamp", env!("CARGO_BIN_EXE_lamp"))]);

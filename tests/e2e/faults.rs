@@ -8,7 +8,7 @@ use super::jobs::{SAVES, adds_up, assert_code, text};
 use lamp_test_support::skipped;
 
 #[test]
-fn a_workload_that_ignores_sigterm_and_forks_away_is_gone_all_the_same() {
+fn workload_that_ignores_sigterm_and_forks_away_is_killed() {
     let bench = Bench::new();
     bench.shell(
         "trap '' TERM\nsetsid sh -c 'trap \"\" TERM; echo $$ > $E2E_BENCH/away; sleep 300 & wait; sleep 300' &\n\
@@ -167,7 +167,7 @@ fn a_full_disk_on_the_machine_hangs_nothing_and_is_told() {
 }
 
 #[test]
-fn a_disk_that_is_full_at_submission_is_said_with_what_to_do_and_nothing_is_started() {
+fn full_disk_at_submission_is_explained_and_nothing_starts() {
     for (full, said) in [("jobs-root", "`--job-root ~/lamp-jobs`"), ("state", "XDG_STATE_HOME=")] {
         let bench = Bench::new();
         bench.shell("touch $E2E_BENCH/ran", "");
@@ -187,7 +187,7 @@ fn a_disk_that_is_full_at_submission_is_said_with_what_to_do_and_nothing_is_star
 }
 
 #[test]
-fn a_full_job_root_holds_up_nothing_and_the_receipt_comes_when_there_is_room() {
+fn full_job_root_stops_no_work_and_the_receipt_comes_later() {
     let bench = Bench::new();
     bench.trainer("SAVE_EVERY = '5'", SAVES);
     let Some(_disk) = Disk::mount(&bench, "jobs-root", "8m") else { return };

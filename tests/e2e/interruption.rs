@@ -161,7 +161,7 @@ fn a_rehearsal_says_exactly_what_is_missing() {
 }
 
 #[test]
-fn a_rehearsal_of_a_pair_that_never_rests_says_so_and_does_not_wait_for_the_notice() {
+fn rehearsal_says_at_once_that_checkpoint_files_never_rest() {
     let bench = Bench::new();
     // Both are open from beginning to end, and written on: a pair that is closed now and then is
     // kept between two saves.

@@ -104,7 +104,7 @@ fn a_warm_launch_waits_for_four_round_trips() {
 }
 
 #[test]
-fn a_save_that_took_longer_than_the_notice_of_a_spot_machine_starts_none_unless_that_is_known() {
+fn launch_with_a_save_longer_than_the_notice_needs_late_save() {
     let Some((ec2, env)) = account() else { return };
     let bench = Bench::new();
     bench.write("job.toml", JOB);

@@ -119,7 +119,7 @@ pub fn until(machine: &Machine, what: &str, is_it: impl Fn(&Value) -> bool) {
 }
 
 #[test]
-fn a_launched_machine_outlives_its_agent_and_a_power_cut_and_puts_itself_out() {
+fn machine_outlives_a_dead_agent_and_power_cut_and_powers_off() {
     let Some(mut machine) = Machine::new() else { return };
     let kill_at = launched(&machine, SCRIPT, "echo x > /tmp/by-setup");
     machine.power_on();
@@ -250,7 +250,7 @@ fn a_machine_whose_disk_is_full_tells_the_end_and_goes_dark() {
 /// Somebody else's terminal is theirs and the group's of all terminals; the agent may pass over no
 /// rights.
 #[test]
-fn an_agent_within_its_walls_may_write_to_the_terminal_of_somebody_else() {
+fn agent_in_its_sandbox_may_write_to_terminals_of_others() {
     let Some(mut machine) = Machine::new() else { return };
     let tells =
         "/bin/sh -c 'for terminal in /dev/pts/[0-9]*; do echo told > $$terminal || exit 1; done'";

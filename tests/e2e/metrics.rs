@@ -47,7 +47,7 @@ fn parsed(text: &str) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn agent_serves_gpu_machine_and_job_only_when_asked_and_only_here() {
+fn agent_serves_metrics_only_when_asked_and_only_locally() {
     let bench = Bench::new();
     let gpu = FakeNvml::in_dir(bench.path());
     gpu.play(BUSY);

@@ -40,7 +40,7 @@ fn made(bench: &Bench) -> [PathBuf; 5] {
 }
 
 #[test]
-fn whatever_the_programs_make_is_their_owners_alone_under_a_umask_of_nothing() {
+fn files_of_the_programs_are_private_under_a_umask_of_zero() {
     let bench = Bench::new();
     let (lamp, agent) = (env!("CARGO_BIN_EXE_lamp"), env!("CARGO_BIN_EXE_lamp-agent"));
     // The command's own files are its own business: this one keeps them to itself too.

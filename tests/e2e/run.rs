@@ -94,7 +94,7 @@ fn the_workloads_own_exit_code_is_lamps() {
 }
 
 #[test]
-fn a_command_alone_is_a_job_and_what_follows_the_dashes_is_its_own() {
+fn command_alone_is_a_job_and_keeps_what_follows_the_dashes() {
     let bench = Bench::new();
     bench.write("w/x.sh", "echo \"$@\"; kill -KILL $$");
     let out = bench
@@ -215,7 +215,7 @@ fn ctrl_c_detaches_and_the_job_goes_on_to_its_receipt() {
 /// In a terminal of its own (util-linux's `script` makes one): a line under the log that is drawn
 /// again and again, and Ctrl-C as the terminal sends it.
 #[test]
-fn a_terminal_has_its_live_line_and_ctrl_c_says_how_to_come_back() {
+fn terminal_has_a_live_line_and_ctrl_c_says_how_to_come_back() {
     let bench = Bench::new();
     bench.trainer("", SAVES);
     let lamp = format!("stty cols 100 rows 30; exec {} run job.toml", env!("CARGO_BIN_EXE_lamp"));

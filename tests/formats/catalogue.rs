@@ -15,7 +15,7 @@ use lamp_test_support::skipped;
 const GENERATED: [&str; 3] = ["on_demand.csv", "types.csv", "zones.csv"];
 
 #[test]
-fn the_catalogue_is_what_its_program_makes_of_the_collected_facts() {
+fn catalogue_equals_what_its_program_makes_of_the_facts() {
     let Some(facts) = std::env::var_os("LAMP_CATALOG_DATA").map(PathBuf::from) else {
         return skipped(
             "data",

@@ -253,7 +253,7 @@ fn is_tested(source: &str, name: &str) -> bool {
 }
 
 #[test]
-fn a_function_is_a_test_only_with_its_mark_and_where_it_is_not_ignored() {
+fn function_is_a_test_only_when_it_is_marked_and_not_ignored() {
     let source = "#[test]\nfn one() {\n}\n\n/// Two.\n#[tokio::test(start_paused = true)]\nasync fn two() {}\n\n#[test]\n#[ignore = \"slow\"]\n\
                   fn three() {}\n\nfn four() {}\n\nproptest! {\n    #[test]\n    fn five(x in 0..3) {}\n}\n#[test]\nfn six() {\n}\nfn seven() {}\n";
     let tested = ["one", "two", "three", "four", "five", "six", "seven", "on", "eight"]

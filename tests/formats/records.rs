@@ -122,7 +122,7 @@ fn events_and_samples_of_format_1_are_read_whole() {
 }
 
 #[test]
-fn an_event_of_a_later_version_is_kept_apart_and_does_not_stop_the_reading() {
+fn event_of_a_later_version_reads_as_unknown() {
     let event: Event = serde_json::from_str(
         r#"{"seq": 1, "at": "2026-11-20T21:01:00Z", "kind": "levitated", "height_m": 2}"#,
     )
@@ -153,7 +153,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, JobDirError>) {
 }
 
 #[tokio::test]
-async fn a_job_written_by_a_newer_version_is_refused_and_not_overwritten() {
+async fn job_of_a_newer_version_is_refused_and_not_overwritten() {
     let (_folder, store, dir) = folder();
     let job = dir.job().clone();
     let plan: Plan = reads("plan.json");

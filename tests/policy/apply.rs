@@ -146,7 +146,7 @@ fn what_fell_short_is_made_again_when_asked_for_and_once() {
 }
 
 #[test]
-fn what_is_gone_is_stopped_only_when_asked_for_and_only_of_a_whole_directory() {
+fn job_of_a_missing_file_stops_only_on_prune_of_a_directory() {
     let jobs = [job(1, "a", "1", false), job(2, "b", "1", true)];
     assert_eq!(says(&[], &jobs, &["c"], NOTHING), ["a job gone, leaves j-1", "c schedule gone"]);
     let prune = ApplyWishes { prune: true, ..NOTHING };

@@ -96,7 +96,7 @@ fn refused(number: u32, ago_secs: u64) -> AttemptRecord {
 }
 
 #[test]
-fn the_work_that_is_left_is_what_is_not_safe_and_the_progress_knows_better() {
+fn work_left_comes_from_progress_or_else_from_saved_work() {
     let spec = job(Some(20 * HOUR), Some(30));
     let history = [ran(1, 3 * HOUR, 1800, EndedBecause::Interrupted)];
     let (pool, worked) = (pool(), 2.5 - 300.0 / 3600.0);
@@ -175,7 +175,7 @@ fn without_a_deadline_a_zone_whose_machines_die_young_is_left() {
 }
 
 #[test]
-fn without_checkpoints_a_long_job_is_not_put_where_machines_do_not_live_that_long() {
+fn long_job_without_checkpoints_avoids_short_lived_machines() {
     let mut spec = job(Some(20 * HOUR), None);
     let pool = pool();
     let step = |spec: &Spec| judge(&mut MarketWatch::default(), &facts(spec, &[], &pool)).step;

@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn it_is_never_more_than_its_bid_nor_less_than_its_cheapest_price(
+    fn spot_bill_lies_between_its_cheapest_price_and_its_bid(
         price in 1i64..90_000_000,
         above in 0i64..90_000_000,
         moves in proptest::collection::vec((0u64..200_000, 1i64..200_000_000), 0..8),

@@ -56,7 +56,7 @@ proptest! {
     /// Nothing that was seen to bill is left out, nothing that nobody saw is billed beyond the time
     /// of a power-off where an outcome was told, and what is not certain is marked as an estimate.
     #[test]
-    fn an_end_that_the_cloud_does_not_say_lies_between_the_last_sign_and_the_first_dark_look(
+    fn undated_end_lies_between_last_sign_and_first_dark_look(
         beat_ago in 0_u64..7000, billed_after in 0_u64..4000, dark_for in 0_u64..8000, kill: bool, told: bool,
     ) {
         let (mut facts, view) = unsaid(beat_ago, billed_after, dark_for, kill);
@@ -116,7 +116,7 @@ fn an_outcome_after_minutes_of_silence_is_a_sign_that_it_ran() {
 /// Its switch at the cap, or its agent, which was cut off: nobody but its last word says that it
 /// lived so long. One that was silent for hours is lost, and its work goes on elsewhere.
 #[test]
-fn a_machine_that_went_out_by_itself_without_a_word_was_at_its_cap_if_it_was_heard_close_to_it() {
+fn dark_machine_counts_as_capped_if_heard_close_to_its_cap() {
     for (beat_ago, because) in [(3600, EndedBecause::HardEnd), (7000, EndedBecause::Lost)] {
         let (mut facts, mut view) = unsaid(beat_ago, 0, 600, false);
         (Arc::make_mut(&mut facts.plan).kill_at, view.tags.kill_at) =
@@ -138,7 +138,7 @@ fn a_machine_that_went_out_by_itself_without_a_word_was_at_its_cap_if_it_was_hea
 /// first lease, and the laptop slept for longer than the cloud shows an ended machine. It was paid
 /// for.
 #[test]
-fn a_machine_that_nobody_ever_saw_is_in_the_receipt_with_the_most_that_it_can_have_cost() {
+fn unseen_machine_is_billed_the_most_that_it_can_have_cost() {
     let spent =
         (Some(Refusal::Spent), "IdempotentInstanceTerminated: use another token".to_owned());
     for (age, billed) in [(7200, min(22)), (min(10), min(10))] {
@@ -167,7 +167,7 @@ fn a_machine_that_nobody_ever_saw_is_in_the_receipt_with_the_most_that_it_can_ha
 /// Seed 1181: the same, and then it was not wanted any more, so that nobody asked the cloud again:
 /// that would have bought it.
 #[test]
-fn what_may_have_been_launched_is_in_the_receipt_although_nobody_wants_it_any_more() {
+fn possible_launch_is_in_the_receipt_after_a_stop_request() {
     let stop = wish(Wish::Stop, 100);
     let settled = |age: u64, unclear: bool| {
         let watched = Watched {
@@ -206,7 +206,7 @@ fn what_may_have_been_launched_is_in_the_receipt_although_nobody_wants_it_any_mo
 /// Its launch was answered, and it was gone for longer than the cloud shows it before the next
 /// look.
 #[test]
-fn a_machine_whose_name_alone_is_known_is_billed_to_the_latest_that_it_can_have_run() {
+fn machine_known_by_name_only_is_billed_to_its_latest_end() {
     let watched = Watched {
         launched: Some("i-1".into()),
         asked_for: Some(Duration::from_secs(7200)),
@@ -229,7 +229,7 @@ fn a_machine_whose_name_alone_is_known_is_billed_to_the_latest_that_it_can_have_
 /// the machine ended it, and the receipt said the quarter of an hour of its boot and a sweep: $0.15
 /// of $0.74.
 #[test]
-fn a_machine_that_never_spoke_is_billed_until_whoever_of_ours_saw_it_last() {
+fn silent_machine_is_billed_until_a_controller_last_saw_it() {
     let billed = |planned: u64, watched: Watched| {
         let facts = AttemptFacts {
             watched: Watched { missing_for: Duration::from_secs(90), ..watched },
@@ -325,7 +325,7 @@ fn what_another_launched_after_a_refusal_is_in_the_receipt() {
 /// Seed 32028469 of 24 h: its zone was out over its hard cap, without a sweeper, and its outcome
 /// came five hours later. The receipt said that this was exact, and left its power-off out.
 #[test]
-fn a_machine_that_was_heard_beyond_its_cap_and_its_bound_is_billed_with_its_power_off() {
+fn machine_heard_past_its_cap_is_billed_with_its_power_off() {
     let secs = Duration::from_secs;
     let mut late = unshown(Some(2), None);
     Arc::make_mut(&mut late.plan).kill_at = Some(ago(14_400 + 3 * 3600));
@@ -372,7 +372,7 @@ fn until(facts: &AttemptFacts) -> (Duration, bool) {
 /// Seed 121 of the false world: its kernel hung, the sweeper was throttled, and the laptop slept
 /// until the cloud had forgotten it.
 #[test]
-fn a_machine_that_died_and_is_shown_no_more_is_billed_to_the_latest_that_it_can_have_run() {
+fn dead_machine_shown_no_more_is_billed_to_its_latest_end() {
     let secs = Duration::from_secs;
     // An end less than fifty minutes before the first look without it would have been shown.
     assert_eq!(until(&unshown(None, None)), (secs(14_400 - 90 - 3000), true));
@@ -405,8 +405,7 @@ fn a_machine_that_died_and_is_shown_no_more_is_billed_to_the_latest_that_it_can_
 /// ahead planned and launched it, slept and forgot; the receipt said a minute of what had billed
 /// for an hour and a half.
 #[test]
-fn a_machine_that_was_planned_by_a_clock_a_day_ahead_is_billed_from_its_plan_as_the_store_dates_it()
-{
+fn plan_from_a_clock_a_day_ahead_is_billed_from_store_time() {
     let mut ahead = unshown(Some(5_600), None);
     (Arc::make_mut(&mut ahead.plan).created, ahead.watched.launched_at) =
         (ago(18_000) + Duration::from_secs(86_400), None);
@@ -422,7 +421,7 @@ fn a_machine_that_was_planned_by_a_clock_a_day_ahead_is_billed_from_its_plan_as_
 /// `lamp extend` is on the machine's tag and never in its plan: the receipt ended at the last
 /// heartbeat, and said that this was exact.
 #[test]
-fn an_extended_machine_that_hung_and_is_shown_no_more_is_billed_to_its_extended_cap_at_most() {
+fn extended_machine_that_hung_is_billed_to_its_new_cap_at_most() {
     let half_an_hour = Span::from_secs(min(30));
     let mut spec = spec();
     spec.spec.limits = LimitsSpec { max_runtime: Some(half_an_hour), ..LimitsSpec::default() };
@@ -464,7 +463,7 @@ fn an_extended_machine_that_hung_and_is_shown_no_more_is_billed_to_its_extended_
 /// machine half an hour after its outcome. Of one that died the record, which is written before the
 /// cloud is asked, says nothing.
 #[test]
-fn a_machine_that_one_of_ours_ended_after_its_outcome_is_billed_to_that_and_a_sweep() {
+fn machine_ended_by_us_after_its_outcome_is_billed_with_a_sweep() {
     let secs = Duration::from_secs;
     let ended = |outcome: Option<u64>, cap: Option<u64>, ending: u64| {
         let mut facts = unshown(outcome, cap);
@@ -498,8 +497,7 @@ fn who_never_saw_a_machine_has_missed_it_only_now() {
 }
 
 #[test]
-fn a_machine_that_powered_itself_off_and_is_shown_no_more_is_billed_to_its_outcome_and_a_power_off()
-{
+fn machine_that_powered_off_is_billed_to_outcome_and_power_off() {
     let secs = Duration::from_secs;
     assert_eq!(until(&unshown(Some(100), None)), (secs(220), true));
     // It was kept for a look after its outcome, and nobody knows for how long it lived.

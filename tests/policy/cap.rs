@@ -50,7 +50,7 @@ fn what_runs_and_what_is_asked_for_fit_under_the_hours_cap() {
 
 /// It holds as a brake; whoever meant "no cap" by it is told how that is said.
 #[test]
-fn a_cap_of_nothing_lets_nothing_be_launched_that_costs_anything_and_says_how_there_is_none() {
+fn zero_cap_refuses_paid_launches_and_says_how_to_remove_it() {
     let (hour, day) = (Some(hourly("0")), Some(usd("0")));
     let said = |kind: &str, key: &str| {
         format!(
@@ -71,7 +71,7 @@ fn a_cap_of_nothing_lets_nothing_be_launched_that_costs_anything_and_says_how_th
 
 /// What it has cost is known; what the next hour costs may rise to its bid.
 #[test]
-fn a_spot_machine_that_runs_is_counted_at_its_bid_and_has_spent_at_its_price() {
+fn running_spot_machine_counts_at_bid_and_spends_at_its_price() {
     let caps = Caps { usd_per_hour: Some(hourly("3")), usd_per_day: Some(usd("20")) };
     let spot = [AttemptCost { at_most: hourly("2.5"), ..runs("1", -10) }];
     let spent = spending(&spot, at(0));
@@ -84,7 +84,7 @@ fn a_spot_machine_that_runs_is_counted_at_its_bid_and_has_spent_at_its_price() {
 }
 
 #[test]
-fn a_day_is_the_last_24_hours_and_what_runs_is_counted_for_one_more() {
+fn daily_cap_counts_24_hours_and_the_next_hour_of_what_runs() {
     let caps = Caps { usd_per_hour: None, usd_per_day: Some(usd("50")) };
     // Of $40 over 20 hours the last 10 fall into the day: $20; and 10 hours at $2 are $20 more.
     let spells = [ended("2", -34, -14, "40"), runs("2", -10), ended("5", -100, -30, "350")];

@@ -56,7 +56,7 @@ fn what_stands_in_the_way_is_said() {
 }
 
 #[test]
-fn a_job_that_another_began_from_stays_until_that_one_has_succeeded_or_goes_too() {
+fn predecessor_stays_until_its_successor_succeeds_or_goes_too() {
     let chain = |outcome, is_discarded| {
         let next = StoredFacts { from: Some(job(2)), outcome, is_discarded, ..facts(3) };
         [facts(2), next]

@@ -142,7 +142,7 @@ fn a_bucket_of_another_account_is_a_failure_with_a_cure() {
 }
 
 #[test]
-fn what_aws_says_is_not_there_is_a_failure_and_what_nobody_said_is_not() {
+fn absent_image_or_price_list_fails_and_an_unknown_one_does_not() {
     let there = |arch| ImageFound::There { id: "ami-1".into(), name: "trainer".into(), arch };
     let refused = || ImageFound::Refused("`machine.image`: there is no image".into());
     for configured in [None, Some("ssm:/mine")] {

@@ -63,7 +63,7 @@ fn a_start_that_got_going_or_lived_long_has_a_good_checkpoint() {
 }
 
 #[test]
-fn what_an_older_checkpoint_was_started_with_counts_once_it_lived_three_times_as_long() {
+fn saves_of_a_start_count_once_it_lives_three_times_as_long() {
     for (died, lives) in [(0, 60), (20, 60), (40, 120), (590, 600)] {
         assert_eq!(must_live(Span::from_secs(died)), Span::from_secs(lives), "{died}");
     }

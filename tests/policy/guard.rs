@@ -13,7 +13,7 @@ use super::reconcile_facts::{
 
 /// What watches a machine from outside is armed once, while it runs, and its failure stops nothing.
 #[test]
-fn a_running_machine_is_guarded_once_where_an_alarm_is_asked_for() {
+fn running_machine_is_guarded_once_where_an_alarm_is_asked_for() {
     let running = known(&[view(1, OWNER, InstanceState::Running, None)]);
     let mut guarded = attempt(1, 5);
     assert_eq!(words(&[guarded.clone()], &[], running.clone()), ["wait"], "no alarm is asked for");

@@ -97,7 +97,7 @@ fn a_workload_on_the_other_gpus_goes_on() {
 }
 
 #[test]
-fn an_xid_that_the_workload_survived_is_forgotten_and_another_one_is_not() {
+fn xid_that_the_workload_survives_is_forgotten_until_the_next() {
     let mut machine = Machine::new(vec![gpu(0, &[13, 31], false)]);
     machine.pass(300, 1.0, 0.0);
     assert_eq!(machine.watch.fault(), None, "these are the program's own mistakes");

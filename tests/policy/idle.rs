@@ -57,7 +57,7 @@ fn every_one_signal_is_enough_to_be_busy() {
 }
 
 #[test]
-fn the_machines_own_processor_counts_only_where_the_tree_is_not_known() {
+fn machine_cpu_counts_only_where_the_process_tree_is_unknown() {
     let neighbour = |rates: &mut Rates| rates.machine_cpu_percent = known(80.0);
     assert!(Script::live().work(HOUR).phase(10.0 * MINUTE, neighbour).idle().stop_at().is_some());
     assert_eq!(
@@ -275,7 +275,7 @@ fn device_memory_that_comes_or_goes_is_somebody_at_work() {
 }
 
 #[test]
-fn somebody_at_the_keyboard_holds_the_machine_for_a_quarter_of_an_hour() {
+fn typing_holds_the_machine_for_a_quarter_of_an_hour() {
     let typed = |secs: f64| move |rates: &mut Rates| rates.typing_secs = known(secs);
     let at_work = Script::live().work(HOUR).phase(8.0 * MINUTE, typed(200.0));
     assert_eq!(at_work.idle().stop_at(), None);
@@ -312,7 +312,7 @@ fn samples_that_come_too_slowly_need_at_least_three() {
 }
 
 #[test]
-fn a_workload_that_was_started_again_is_young_and_keeps_its_rhythm() {
+fn restarted_workload_is_young_and_keeps_its_rhythm() {
     let mut watch = IdleWatch::new(&IdleSpec::default());
     let script = Script::live().work(HOUR).quiet(4.0 * MINUTE).work(HOUR);
     script.series.iter().for_each(|rates| drop(watch.step(rates)));

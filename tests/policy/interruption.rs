@@ -166,7 +166,7 @@ fn when_everything_is_saved_training_goes_on_to_the_last() {
 }
 
 #[test]
-fn a_notice_that_was_not_carried_out_is_void_after_three_minutes() {
+fn notice_that_is_not_carried_out_is_void_after_three_minutes() {
     assert!(matches!(judge_notice(&interruption(-120, 180)), NoticeStep::Final { .. }));
     assert_eq!(judge_notice(&interruption(-120, 181)), NoticeStep::Void);
     assert_eq!(judge_notice(&interruption(86_400, 86_400)), NoticeStep::Void, "found the next day");
@@ -190,7 +190,7 @@ fn all_is_over_before_the_machine_is_taken() {
 }
 
 #[test]
-fn a_rebalance_recommendation_is_one_early_checkpoint_and_never_a_stop() {
+fn rebalance_recommendation_is_one_early_checkpoint_and_no_stop() {
     let rebalance = facts(NoticeKind::Rebalance, 0, 1);
     assert_eq!(judge_notice(&rebalance), NoticeStep::SaveNow);
     assert_eq!(

@@ -81,7 +81,7 @@ fn most(change: impl FnOnce(&mut Spec)) -> JobMost {
 }
 
 #[test]
-fn the_budget_the_deadline_or_the_number_of_machines_bounds_it_and_the_least_of_them_counts() {
+fn least_of_budget_deadline_and_machine_count_bounds_the_job() {
     let run_time = |spec: &mut Spec| spec.limits.max_runtime = Some(Span::from_secs(3600 - 7 * 60));
     let alone = most(|spec| {
         run_time(spec);
@@ -164,7 +164,7 @@ fn the_budget_the_deadline_or_the_number_of_machines_bounds_it_and_the_least_of_
 
 /// What cannot be bought at this moment may be when the next machine is.
 #[test]
-fn what_is_above_its_bid_or_was_refused_counts_for_the_machines_that_follow() {
+fn offer_above_its_bid_or_refused_counts_for_later_machines() {
     let spec = wanted(|spec| {
         (spec.limits.max_runtime, spec.interruptions.max) =
             (Some(Span::from_secs(3600 - 7 * 60)), 1)

@@ -288,7 +288,7 @@ fn where_waiting_saves_nothing_the_slack_is_kept() {
 /// A plan was seen to wait twenty hours, with a spot machine to be had, for three cents of $1.40;
 /// and later a day, for nine of 94.
 #[test]
-fn nobody_waits_for_a_few_cents_where_a_spot_machine_is_to_be_had() {
+fn available_spot_machine_is_taken_over_a_wait_for_a_few_cents() {
     let mut tempted = [false; 2];
     for (work, spare, unsaved) in [1, 2, 4, 8, 24].iter().flat_map(|work| {
         [2, 6, 20, 48].iter().flat_map(move |spare| {

@@ -263,7 +263,7 @@ fn played(work: u64, deadline: u64, course: &Course) -> Option<u64> {
 const HARD: [&[u64]; 4] = [&[10, 12], &[13, 2], &[5, 5, 22, 1], &[40, 3, 2, 9]];
 
 #[test]
-fn no_course_that_is_searched_for_makes_a_job_of_the_controller_late() {
+fn controller_job_is_late_on_no_course_that_is_searched_for() {
     for spare in [0, 7, 30] {
         for begin in HARD {
             let (work, spare) = (90 * MINUTE, spare * MINUTE);

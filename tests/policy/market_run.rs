@@ -60,7 +60,7 @@ fn an_interruption_costs_a_start_and_what_was_not_saved() {
 }
 
 #[test]
-fn drawn_courses_never_make_a_deadline_late_and_a_later_one_is_no_dearer() {
+fn drawn_courses_meet_the_deadline_and_a_later_one_costs_less() {
     let spells = ZoneSpells::default();
     let mean = |deadline: u32| {
         let play = play(20, Some(deadline));
@@ -79,7 +79,7 @@ fn drawn_courses_never_make_a_deadline_late_and_a_later_one_is_no_dearer() {
 }
 
 #[test]
-fn a_deadline_ends_what_is_not_done_and_what_it_cost_until_then_is_told() {
+fn unfinished_job_ends_at_its_deadline_and_its_cost_is_told() {
     let ran = run(&play(10, Some(5)), Goes::Spot, &MarketWatch::default(), || true);
     assert!(
         ran.unfinished == Some(Unfinished::Deadline)
@@ -154,7 +154,7 @@ fn a_run_time_and_a_budget_end_a_job_that_is_not_done() {
 /// The rule of the controller: a scarce zone is left for a machine on demand, any other is waited
 /// for.
 #[test]
-fn auto_without_a_deadline_leaves_a_zone_where_spot_is_the_dearer() {
+fn auto_without_a_deadline_leaves_a_zone_where_spot_costs_more() {
     let auto = |job: &Play, there: bool| {
         run(job, Goes::Auto, &planned(job, &ZoneSpells::default()), || there)
     };
@@ -177,7 +177,7 @@ fn auto_without_a_deadline_leaves_a_zone_where_spot_is_the_dearer() {
 }
 
 #[test]
-fn the_draw_is_the_same_for_a_seed_and_there_about_half_of_the_time() {
+fn draw_repeats_for_a_seed_and_has_capacity_half_of_the_time() {
     let spells = ZoneSpells::default();
     let course = |seed| {
         let mut course = Drawn::new(seed, &spells, Duration::from_secs(600));

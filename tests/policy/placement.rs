@@ -255,7 +255,7 @@ fn a_zone_without_an_address_is_left_by_all_its_types() {
 /// Seed 21001732 of 24 h: a workstation's clock was a day ahead for six seconds, in which it was
 /// refused, and once it was right again the job waited for a day.
 #[test]
-fn a_refusal_by_a_clock_that_was_a_day_ahead_keeps_nobody_waiting() {
+fn refusal_by_a_clock_a_day_ahead_keeps_no_job_waiting() {
     let place = offer("g5.xlarge", "r1a", "1", Market::Spot);
     let by_a_clock_ahead = |ahead: u64| {
         let mut record = refused(place.clone(), 0, Refusal::Price);
@@ -326,7 +326,7 @@ fn quotas_and_bids_are_kept() {
 }
 
 #[test]
-fn the_next_place_is_asked_at_once_and_a_region_without_any_later() {
+fn next_place_is_asked_at_once_until_twelve_refusals_in_a_row() {
     let history = |refusals: u64| -> Vec<AttemptRecord> {
         let zone = |n: u64| offer(&format!("g{n}.xlarge"), "r1a", "1", Market::Spot);
         (1..=refusals).rev().map(|n| refused(zone(n), n, Refusal::Capacity)).collect()

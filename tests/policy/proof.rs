@@ -136,7 +136,7 @@ fn the_switch_under_trial_is_the_first_that_may_act() {
 /// The prover is dead, no daemon runs, the sweeper is broken: the machine of the sweep ends all the
 /// same.
 #[test]
-fn no_trial_leaves_a_machine_without_a_switch_and_the_last_one_is_after_all_that_is_tried() {
+fn trial_machine_has_a_last_switch_that_acts_after_the_others() {
     let (unit, sweep) = (trial(Switch::DeadlineUnit), trial(Switch::Sweep));
     let patience = |trial: &Trial| {
         spec(trial, within(trial.switch), Timestamp::UNIX_EPOCH, "us-east-1", &[]).limits.boot
@@ -210,7 +210,7 @@ fn a_proof_says_whose_sweep_it_was_and_what_was_not_tried() {
 }
 
 #[test]
-fn a_proof_holds_for_thirty_days_and_a_failed_or_future_one_does_not() {
+fn proof_holds_thirty_days_unless_it_failed_or_is_in_the_future() {
     let proof: Proof = kept(PROOF);
     let good = |days: i64, passed| {
         let now = proof.at + SignedDuration::from_hours(24 * days);

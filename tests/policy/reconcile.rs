@@ -23,7 +23,7 @@ type Case = (&'static str, Vec<AttemptFacts>, Vec<Request>, CloudAnswer, Vec<&'s
 /// It is the plan that was left lying, and no machine: the next attempt is planned at once, and
 /// counts as no interruption.
 #[test]
-fn a_plan_that_was_left_lying_is_made_anew_and_is_no_interruption() {
+fn plan_left_lying_is_made_anew_and_is_no_interruption() {
     let settled =
         |age| match acts(&[signed_until(attempt(1, age), 60, 421)], &[], known(&[])).as_slice() {
             [Act::Settle(settled)] => settled.clone(),
@@ -506,7 +506,7 @@ fn why_it_ended_when_the_agent_could_not_say() {
 }
 
 #[test]
-fn an_outcome_that_cannot_be_read_ends_nothing_and_the_heartbeat_after_it_is_believed() {
+fn unreadable_outcome_ends_nothing_and_a_later_heartbeat_counts() {
     let damaged = |phase, verdict: &str| {
         let reason =
             Reason::new(ago(70), "workload", verdict, "the workload ended with exit code 0");
@@ -594,7 +594,7 @@ fn the_state_is_read_from_the_records() {
 /// Found by the false world: a machine whose own clock was an hour off, and that the cloud no
 /// longer showed.
 #[test]
-fn a_machine_that_is_not_shown_any_more_is_billed_by_the_clock_of_the_store() {
+fn machine_no_longer_shown_is_billed_by_the_clock_of_the_store() {
     let mut gone = attempt(1, 7200);
     gone.status = Some(status(AttemptPhase::Running, ago(3600 + 600)));
     gone.watched = Watched {

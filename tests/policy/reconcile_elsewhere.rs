@@ -36,7 +36,7 @@ fn silent(secs: u64) -> Watched {
 }
 
 #[test]
-fn an_attempt_that_cannot_be_seen_from_here_is_over_only_by_its_own_records() {
+fn attempt_not_visible_from_here_ends_only_by_its_own_records() {
     let held = AttemptFacts { status: Some(status(AttemptPhase::Held, ago(5))), ..theirs(false) };
     let done = |attempt: AttemptFacts, secs| {
         let ended =
@@ -103,7 +103,7 @@ fn an_attempt_that_cannot_be_seen_from_here_is_over_only_by_its_own_records() {
 }
 
 #[test]
-fn between_attempts_a_job_goes_on_where_it_was_and_anybody_writes_its_end() {
+fn foreign_job_between_attempts_waits_or_gets_its_receipt() {
     for owner in [false, true] {
         let over =
             |because| AttemptFacts { settled: Some(settled(1, because).into()), ..theirs(owner) };

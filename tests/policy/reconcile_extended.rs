@@ -100,7 +100,7 @@ fn a_cancel_of_a_machine_that_boots_waits_for_nobody() {
 /// EC2 has taken the tags off a machine that it has forgotten, and its plan stands for them: with
 /// the cap from before more time was added.
 #[test]
-fn an_extended_machine_that_dies_after_its_first_cap_is_lost_and_its_job_goes_on() {
+fn extended_machine_that_dies_after_its_first_cap_is_lost() {
     let mut spec = spec();
     spec.spec.limits.max_runtime = Some(HOUR);
     let because = |requests: &[Request]| {

@@ -45,7 +45,7 @@ fn acts(attempt: AttemptFacts, view: InstanceView) -> Vec<Act> {
 /// Seed 1762: a second controller, whose reads were half an hour old, ended a machine that had just
 /// been started.
 #[test]
-fn a_machine_that_is_shown_as_it_stood_before_its_start_is_not_ended() {
+fn machine_shown_as_it_stood_before_its_start_is_not_ended() {
     for age in [10, 3600] {
         let acts = acts(started(age), kept());
         assert!(
@@ -106,7 +106,7 @@ fn nor_is_it_settled_by_that_once_its_attempt_has_ended() {
 
 /// Somebody has started it in the console, for a look: its job is over, and its disk was to stay.
 #[test]
-fn a_machine_that_was_kept_and_runs_again_is_stopped_and_no_other() {
+fn kept_machine_that_runs_again_is_stopped_and_no_other_machine() {
     let over = |kept| AttemptFacts {
         settled: Some(Settled { kept, ..settled(1, EndedBecause::LaunchFailed) }.into()),
         ..attempt(1, 600)
@@ -147,7 +147,7 @@ fn a_stop_that_hangs_is_forced() {
 /// Its work is done and its power-off does not work: what its job file keeps is kept, and nobody
 /// who cancels it wants the disk.
 #[test]
-fn a_machine_that_does_not_go_dark_is_stopped_where_its_disk_is_to_stay() {
+fn machine_that_does_not_go_dark_is_stopped_if_its_disk_stays() {
     let acts = |because, market, wishes: &[Request], outcome_for| {
         let mut spec = spec();
         spec.spec.on.success = Reaction::Stop;
@@ -241,7 +241,7 @@ fn a_kept_machine_whose_plan_has_lain_is_planned_anew() {
 /// still shows how it stood: settled by that, it would run with nobody to drive it, and be paid for
 /// by nobody.
 #[test]
-fn a_machine_that_was_started_a_moment_ago_is_not_settled_as_it_stood() {
+fn machine_started_a_moment_ago_is_not_settled_as_it_stood() {
     let asked = |secs: Option<u64>, launched: bool| {
         let mut attempt = started(90);
         attempt.status = None;
@@ -265,7 +265,7 @@ fn a_machine_that_was_started_a_moment_ago_is_not_settled_as_it_stood() {
 /// writes down what became of it, and a start of now would be a second machine beside the next
 /// (seed 94021250 of 24 h). Where nobody does, it is started again as before.
 #[test]
-fn a_machine_that_another_has_started_and_that_stands_again_is_left_to_it_for_a_minute() {
+fn standing_machine_that_another_started_is_left_for_a_minute() {
     let word = |stood: Option<u64>, asked: Option<u64>, as_kept: bool| {
         let mut stands = kept();
         if !as_kept {
@@ -289,7 +289,7 @@ fn a_machine_that_another_has_started_and_that_stands_again_is_left_to_it_for_a_
 /// The start that another controller asked for may take effect just after this one has written down
 /// that there was none.
 #[test]
-fn the_next_attempt_waits_a_minute_where_the_kept_machine_of_the_last_was_not_had() {
+fn next_attempt_waits_a_minute_if_the_kept_machine_was_not_had() {
     let last = |secs: u64, instance: Option<&str>| {
         let mut attempt = started(600);
         attempt.status = None;
@@ -372,7 +372,7 @@ fn the_next_attempt_waits_a_minute_where_the_kept_machine_of_the_last_was_not_ha
 /// Its disk was to stay, and EC2 does not stop it: it bills on for ever, or what the disk holds is
 /// lost.
 #[test]
-fn a_machine_that_cannot_be_stopped_is_ended_once_what_its_disk_holds_is_in_the_job_root() {
+fn unstoppable_machine_ends_once_its_work_is_in_the_job_root() {
     let saved = |of: u32| CheckpointSummary {
         number: CheckpointNo::new(2),
         attempt: AttemptNo::new(of),

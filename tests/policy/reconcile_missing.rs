@@ -11,7 +11,7 @@ use super::reconcile_facts::{acts, ago, attempt, known, now, status};
 /// Seed 201556: a laptop whose clock was a day ahead took machines for gone that another controller
 /// had just launched, and that the cloud did not show yet.
 #[test]
-fn what_somebody_else_launched_a_minute_ago_is_not_gone_by_a_clock_that_is_a_day_ahead() {
+fn new_launch_by_another_is_not_gone_by_a_clock_a_day_ahead() {
     let a_day_old = || attempt(1, 86_400);
     let secs = Duration::from_secs;
     for (age, gone) in [(100, false), (301, true)] {
@@ -52,7 +52,7 @@ fn what_somebody_else_launched_a_minute_ago_is_not_gone_by_a_clock_that_is_a_day
 /// Seed 13000375 of 24 h: planned an hour ago, launched by another two minutes ago, shown late, and
 /// silent since its kernel hung.
 #[test]
-fn what_has_taken_its_lease_just_now_is_not_gone_whatever_the_age_of_its_plan() {
+fn machine_with_a_fresh_lease_is_not_gone_however_old_its_plan() {
     let secs = Duration::from_secs;
     for (taken, launched_at, gone) in [
         (Some(120), None, false),
@@ -106,8 +106,7 @@ fn what_has_taken_its_lease_just_now_is_not_gone_whatever_the_age_of_its_plan() 
 /// A plan that a throttled cloud held up for twenty minutes, launched by another, seen once, and
 /// hidden by an answer of before that.
 #[test]
-fn what_another_launched_a_minute_ago_and_was_shown_once_is_not_gone_whatever_the_age_of_its_plan()
-{
+fn new_launch_shown_once_is_not_gone_however_old_its_plan() {
     for (launched, gone) in [(90, false), (301, true)] {
         let (shown, missing_for) = (Some("i-1".into()), Duration::from_secs(61));
         let watched = Watched {
@@ -130,7 +129,7 @@ fn what_another_launched_a_minute_ago_and_was_shown_once_is_not_gone_whatever_th
 /// Seed 627 of the false world: the laptop's clock was set a day ahead while EC2 did not show the
 /// machine yet.
 #[test]
-fn what_we_asked_for_a_minute_ago_is_not_gone_whatever_the_wall_clock_says() {
+fn own_new_launch_is_not_gone_whatever_the_wall_clock_says() {
     for (asked_for, gone) in [(Some(100), false), (Some(301), true), (None, true)] {
         let watched = Watched {
             launched: Some("i-1".into()),
@@ -147,7 +146,7 @@ fn what_we_asked_for_a_minute_ago_is_not_gone_whatever_the_wall_clock_says() {
 /// machine, which worked, ended, and was forgotten by the cloud; by a clock that is right its plan
 /// was made tomorrow, and it was waited for until then.
 #[test]
-fn what_was_planned_by_a_clock_a_day_ahead_is_gone_once_it_was_not_shown_for_long_enough() {
+fn plan_from_a_clock_a_day_ahead_is_gone_once_unshown_for_long() {
     let secs = Duration::from_secs;
     let planned = |planned: Option<u64>, missing_for| {
         let mut ahead = attempt(1, 0);

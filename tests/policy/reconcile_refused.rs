@@ -11,7 +11,7 @@ use super::reconcile_facts::{OWNER, attempt, known, unknown, view, wish, words};
 type Case = (&'static str, Vec<AttemptFacts>, Vec<Request>, CloudAnswer, Vec<&'static str>);
 
 #[test]
-fn a_refusal_settles_where_it_is_certain_and_is_asked_for_again_where_it_is_old() {
+fn certain_refusal_settles_and_an_old_one_is_asked_for_again() {
     let alive = || known(&[view(1, OWNER, InstanceState::Running, None)]);
     let unclear = |missing| Watched {
         refused: Some((None, "not allowed".into())),

@@ -36,7 +36,7 @@ fn on_demand(state: InstanceState, reason: Option<&str>) -> InstanceView {
 }
 
 #[test]
-fn a_kept_machine_that_does_not_come_up_is_stopped_and_keeps_its_disk() {
+fn kept_machine_that_does_not_come_up_stops_and_keeps_its_disk() {
     let running = || on_demand(InstanceState::Running, None);
     let with_checkpoint = || {
         let mut facts = started(121);
@@ -149,7 +149,7 @@ fn what_was_stopped_so_has_failed_to_start_and_says_why() {
 
 /// `limits.boot` is kept for a machine that stood still and was started again as for a new one.
 #[test]
-fn a_kept_machine_that_says_no_word_gets_the_time_of_the_job_file() {
+fn silent_kept_machine_gets_the_boot_time_of_the_job_file() {
     for starts in [
         None,
         Some(Starts {

@@ -19,7 +19,7 @@ fn asked(phase: AttemptPhase, wished: u64, beats: u64) -> AttemptFacts {
 }
 
 #[test]
-fn a_stop_that_an_agent_does_not_heed_for_a_quarter_of_an_hour_ends_its_machine() {
+fn stop_that_an_agent_ignores_for_15_minutes_ends_its_machine() {
     let running = view(1, OWNER, InstanceState::Running, None);
     let ended = || AttemptFacts {
         outcome: Some(outcome(1, EndedBecause::UserStopped)),

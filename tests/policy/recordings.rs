@@ -73,7 +73,7 @@ fn a_row_per_gpu_becomes_an_interval_per_moment() {
 }
 
 #[test]
-fn the_table_of_the_host_joins_by_time_and_its_counters_become_rates() {
+fn host_table_joins_by_time_and_its_counters_become_rates() {
     let folder = Folder::new();
     let jobs = folder.file("jobs.csv", "t_seconds,gpu_util_pct\n0,0\n30,0\n60,0\n1000,0\n");
     let host = folder.file(
@@ -134,7 +134,7 @@ fn bytes_that_are_not_text_are_refused_with_their_line() {
 }
 
 #[test]
-fn our_own_samples_read_back_plain_and_compressed_in_several_files() {
+fn own_samples_read_back_plain_and_compressed_in_several_files() {
     let folder = Folder::new();
     let script = Script::live().work(HOUR).quiet(10.0 * MINUTE);
     let lines = |series: &[Rates]| -> String {

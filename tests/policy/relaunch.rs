@@ -24,7 +24,7 @@ fn young(number: u32, minutes: i64) -> AttemptRecord {
 }
 
 #[test]
-fn a_hold_after_machines_that_died_young_is_told_until_it_is_over() {
+fn hold_after_young_deaths_is_told_until_the_hold_is_over() {
     let (spec, wishes) = (spec().spec, Wishes::default());
     let three = [young(1, 6), young(2, 4), young(3, 2)];
     let (why, until) = relaunch::hold(&spec, &three, &wishes, now()).unwrap();
@@ -54,7 +54,7 @@ fn a_job_that_could_not_be_prepared_is_not_launched_again() {
 /// A market that takes a machine every few minutes, each after some work: what a job buys in an
 /// hour has a bound.
 #[test]
-fn the_eleventh_machine_within_an_hour_waits_until_the_first_is_an_hour_old() {
+fn eleventh_machine_of_an_hour_waits_until_first_is_an_hour_old() {
     let (spec, wishes) = (spec().spec, Wishes::default());
     let worked = |number: u32, minutes: i64| {
         let taken = settled(number, EndedBecause::Interrupted);
@@ -108,7 +108,7 @@ fn the_eleventh_machine_within_an_hour_waits_until_the_first_is_an_hour_old() {
 /// Jobs from before limits were asked for, and those of a schedule from then: they end, and say how
 /// they go on.
 #[test]
-fn a_job_without_a_limit_ends_where_a_machine_would_be_bought_for_it() {
+fn job_without_a_limit_ends_where_a_machine_would_be_bought() {
     let mut bought = spec().spec;
     bought.machine.cloud = CloudKind::Aws;
     for history in [&[][..], &[young(1, 15)]] {

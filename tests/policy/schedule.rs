@@ -102,7 +102,7 @@ impl Case {
 }
 
 #[test]
-fn it_runs_at_its_time_in_its_zone_and_not_before_it_was_applied() {
+fn schedule_runs_at_its_zone_time_and_not_before_it_is_applied() {
     // In Berlin it is an hour later in winter.
     let mut nightly = Case::of(spec("0 22 * * *", "Europe/Berlin"), "2026-11-20T12:00:00Z");
     assert_eq!(nightly.says("2026-11-20T20:59:59Z"), "rest until 2026-11-20T21:00:00Z");
@@ -189,7 +189,7 @@ fn a_run_that_still_runs_is_skipped_over_or_waited_for() {
 }
 
 #[test]
-fn a_schedule_without_times_runs_once_for_each_time_that_it_is_applied() {
+fn schedule_without_times_runs_once_for_each_apply() {
     let once = ScheduleSpec {
         cron: None,
         only_between: Some((time(22, 0, 0, 0), time(6, 0, 0, 0))),

@@ -57,7 +57,7 @@ fn settled(facts: &AttemptFacts, lived: u64) -> lamplighter::job::Settled {
 }
 
 #[test]
-fn what_we_or_the_alarm_ended_is_lost_or_idle_and_what_a_person_ended_is_the_users_stop() {
+fn end_by_lamp_or_alarm_is_no_user_stop_and_end_by_a_person_is() {
     use AlarmSeen::{Quiet, RangAt, Unknown};
     use EndedBecause::{Idle, Lost, UserStopped};
     let classic = "cpu<=0.3 for 5m";
@@ -219,7 +219,7 @@ fn a_wish_stays_a_wish_whoever_carried_it_out() {
 /// The cloud gives one code for our end of it, for a wish and for a person in the console; the
 /// receipt tells them apart.
 #[test]
-fn of_an_end_before_the_agent_speaks_the_receipt_says_who_wanted_it() {
+fn receipt_says_who_wanted_an_end_before_the_agent_speaks() {
     let said = |facts: &AttemptFacts, requests: &[lamplighter::job::Request]| {
         let acts = acts(std::slice::from_ref(facts), requests, known(&[gone(min(2))]));
         let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
@@ -244,7 +244,7 @@ fn of_an_end_before_the_agent_speaks_the_receipt_says_who_wanted_it() {
 
 /// An alarm that may keep a disk stops its machine, and the disk bills on.
 #[test]
-fn what_the_alarm_has_stopped_is_ended_and_what_a_person_has_stopped_is_left() {
+fn machine_stopped_by_an_alarm_is_ended_and_by_a_person_is_left() {
     let stopped = InstanceView {
         ended: Some(ago(ENDED)),
         ..view(1, OWNER, InstanceState::Stopped, Some(BY_A_USER))
@@ -299,7 +299,7 @@ fn a_plan_whose_hard_cap_has_passed_is_not_launched() {
 /// Whoever slept between a plan and its launch buys no machine with the rest of its life: a hard
 /// end is counted from the plan.
 #[test]
-fn a_plan_that_has_lain_is_planned_anew_and_not_launched_with_the_rest_of_its_life() {
+fn plan_that_has_lain_is_planned_anew_and_not_launched_late() {
     let mut spec = spec();
     (spec.spec.limits.max_runtime, spec.spec.limits.budget) =
         (Some(Span::from_secs(12 * 3600)), None);
@@ -398,7 +398,7 @@ fn a_machine_that_shows_a_later_start_is_billed_from_its_launch() {
 /// It stood stopped from 16:00 the day before, and was terminated a minute ago: EC2 shows the
 /// second date alone, and has billed until the first. Its hard cap lay between.
 #[test]
-fn a_machine_that_stood_is_billed_until_it_stood_and_ended_before_its_cap() {
+fn machine_that_stood_is_billed_to_its_stop_and_ends_before_cap() {
     let (lived, stood) = (9 * 3600, ago(8 * 3600));
     let mut gone = gone(lived);
     gone.tags.kill_at = Some(ago(4 * 3600));
@@ -432,7 +432,7 @@ fn a_machine_that_stood_is_billed_until_it_stood_and_ended_before_its_cap() {
 
 /// The cloud has forgotten it by now, and whoever saw it stand has not.
 #[test]
-fn a_machine_that_stood_and_is_shown_no_more_is_billed_until_it_stood() {
+fn machine_that_stood_and_is_unshown_is_billed_until_its_stop() {
     let mut facts = facts(Some(8 * 3600), false, "off", AlarmSeen::Unknown);
     facts.watched.missing_for = Duration::from_secs(90);
     (facts.watched.launched_at, facts.watched.stood) = (Some(ago(9 * 3600)), Some(ago(8 * 3600)));
@@ -499,7 +499,7 @@ fn a_machine_that_is_withdrawn_before_it_ran_was_refused() {
 /// Its agent stopped it eight hours ago while nobody looked, and its owner terminated it a minute
 /// ago: EC2 shows that date alone.
 #[test]
-fn a_machine_that_may_have_stood_unseen_is_billed_with_an_estimate() {
+fn machine_that_may_have_stood_unseen_is_billed_by_estimate() {
     let settled = |change: &dyn Fn(&mut AttemptFacts)| {
         let mut facts = facts(Some(8 * 3600), false, "off", AlarmSeen::Unknown);
         Arc::make_mut(&mut facts.plan).launch.as_mut().unwrap().shutdown = Shutdown::Stop;
@@ -541,7 +541,7 @@ fn a_machine_that_may_have_stood_unseen_is_billed_with_an_estimate() {
 /// Seed 34005916 of 24 h: its kernel hung, somebody stopped it in the console, and an hour later
 /// another controller terminated it.
 #[test]
-fn a_machine_that_somebody_may_have_stopped_with_nobody_looking_is_billed_with_an_estimate() {
+fn possible_unseen_stop_by_a_person_makes_the_bill_an_estimate() {
     let settled = |heard: u64, recorded: bool, change: &dyn Fn(&mut AttemptFacts)| {
         let mut facts = facts(Some(heard), recorded, "off", AlarmSeen::Unknown);
         Arc::make_mut(&mut facts.plan).offer.market = Market::OnDemand;

@@ -156,7 +156,7 @@ fn half_a_set_up_is_finished() {
 }
 
 #[test]
-fn shells_are_let_in_where_that_is_asked_for_and_taken_back_with_the_role() {
+fn session_policy_is_written_on_request_and_goes_with_the_role() {
     let asked = SetupNames { session_manager: true, ..names() };
     assert_eq!(
         steps(&plan_setup(&asked, &ready("alice"), Rebind::Refused)),
@@ -283,7 +283,7 @@ fn group_for_gangs_is_made_when_asked_for_and_taken_away() {
 }
 
 #[test]
-fn each_network_of_the_users_subnets_has_its_group_and_what_was_made_elsewhere_goes_too() {
+fn each_network_has_its_group_and_groups_elsewhere_go_too() {
     let mut found = ready("alice");
     let of = |vpc: &str, group| RegionFound {
         vpc: Found::There(vpc.into()),

@@ -52,7 +52,7 @@ fn when_the_restarts_are_used_up_it_is_stopped() {
 }
 
 #[test]
-fn a_workload_that_hangs_before_its_first_mark_after_a_restart_is_known_to_report() {
+fn restarted_workload_that_hangs_at_once_is_known_to_report() {
     let mut watch = StallWatch::new(&StallSpec::default());
     Script::live().phase(HOUR, step).series.iter().for_each(|rates| drop(watch.step(rates, 0)));
     watch.started_again();
@@ -63,7 +63,7 @@ fn a_workload_that_hangs_before_its_first_mark_after_a_restart_is_known_to_repor
 
 /// A checkpoint lives longer than its machine: what the script did there is known on the next one.
 #[test]
-fn a_workload_that_hangs_before_its_first_mark_on_another_machine_is_known_to_report() {
+fn moved_workload_that_hangs_at_once_is_known_to_report() {
     let before = |script: Script| {
         let mut watch = StallWatch::new(&StallSpec::default());
         script.series.iter().for_each(|rates| drop(watch.step(rates, 0)));
@@ -110,7 +110,7 @@ fn a_workload_that_hangs_before_its_first_mark_on_another_machine_is_known_to_re
 
 /// Its long evaluations are the same there, after a line that it prints at its start.
 #[test]
-fn a_silence_of_another_machine_is_borne_after_the_first_mark_too() {
+fn silence_of_another_machine_is_borne_after_the_first_mark_too() {
     let series = Script::live().phase(30.0 * MINUTE, step).phase(50.0 * MINUTE, spin).series;
     let most = |before: Option<f64>| {
         let mut watch = StallWatch::new(&StallSpec::default());
@@ -126,7 +126,7 @@ fn a_silence_of_another_machine_is_borne_after_the_first_mark_too() {
 /// It says what it goes on from, and hangs. What it used at that one sign is no measure of its work
 /// (seeds 1392, 1583 and 1884 of 6 h).
 #[test]
-fn a_hang_after_the_first_line_on_another_machine_does_not_pass_for_usual_work() {
+fn hang_after_first_line_on_another_machine_is_not_usual_work() {
     let mut watch = StallWatch::new(&StallSpec::default());
     watch.goes_on(60.0);
     let alike = |rates: &mut Rates| rates.gpu_power_watts = Reading::Known(300.0);

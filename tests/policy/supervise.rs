@@ -181,7 +181,7 @@ fn what_ends_after_a_notice_is_over_before_the_machine_is_taken() {
 
 /// While the agent waits for a retry, there is no work to judge. Its machine still bills.
 #[test]
-fn between_two_starts_only_what_ends_an_attempt_from_outside_counts() {
+fn attempt_between_two_starts_ends_only_from_outside() {
     let mut world = World {
         workload: WorkloadFact::Between,
         stall: verdict(Activity::Stalled, WatchAction::Stop),
@@ -307,7 +307,7 @@ fn fault(silent: u64) -> HardwareFault {
 }
 
 #[test]
-fn a_lost_gpu_is_to_blame_for_a_workload_that_failed_and_no_retry_there_helps() {
+fn lost_gpu_is_blamed_for_a_failed_workload_and_ends_retries() {
     let retries = RetriesSpec { max: 3, ..RetriesSpec::default() };
     let on = OnSpec { failure: Reaction::Keep(Span::from_secs(3600)), ..OnSpec::default() };
     let mut world = World { workload: exit(1), retries, on, ..World::default() };
@@ -338,7 +338,7 @@ fn a_lost_gpu_is_to_blame_for_a_workload_that_failed_and_no_retry_there_helps() 
 }
 
 #[test]
-fn want_of_memory_is_retried_as_often_as_any_failure_and_is_the_reason_then() {
+fn out_of_memory_is_retried_as_any_failure_and_then_the_reason() {
     let oom = WorkloadFact::Ended {
         exit: ExitStatus { code: None, signal: Some(9), oom: true },
         stage: WorkloadStage::Main,
@@ -354,7 +354,7 @@ fn want_of_memory_is_retried_as_often_as_any_failure_and_is_the_reason_then() {
 }
 
 #[test]
-fn a_lost_gpu_ends_nothing_while_the_work_goes_on_and_saves_what_hangs_in_it() {
+fn lost_gpu_ends_only_work_that_hangs_and_saves_that_work() {
     let mut world = World { hardware: Some(fault(179)), ..World::default() };
     assert_eq!(world.because(), None);
     world.hardware = Some(fault(180));
@@ -449,7 +449,7 @@ fn a_setup_ends_by_its_own_limit_and_by_silence() {
 
 /// skypilot#3803: `nohup python train.py &` has succeeded at once, and its work is killed.
 #[test]
-fn a_command_that_leaves_its_work_behind_at_once_has_not_succeeded() {
+fn command_that_leaves_its_work_behind_at_once_is_no_success() {
     let exit = ExitStatus { code: Some(0), ..ExitStatus::default() };
     let ended = |in_background, ran: Option<u64>| {
         let workload = WorkloadFact::Ended { exit, stage: WorkloadStage::Main };
@@ -540,7 +540,7 @@ fn an_end_by_the_service_manager_is_neither_success_nor_failure() {
 
 /// It uses up no retry, and comes before them; what has ended the attempt anyway comes before it.
 #[test]
-fn a_start_that_dies_of_its_checkpoint_goes_back_before_it_is_retried() {
+fn start_that_dies_of_its_checkpoint_goes_back_before_a_retry() {
     let start = StartUp {
         from: "0007".parse().unwrap(),
         exact: true,

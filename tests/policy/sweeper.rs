@@ -80,7 +80,7 @@ fn steps(lines: &[SetupLine]) -> Vec<SweeperStep> {
 }
 
 #[test]
-fn an_account_without_one_gets_all_of_it_and_one_that_has_it_nothing() {
+fn account_without_sweeper_gets_all_steps_and_a_ready_one_none() {
     use SweeperStep::{
         CreateFunction, CreateLog, CreateRole, CreateSchedule, CreateScheduleRole, WriteRolePolicy,
         WriteSchedulePolicy,
@@ -157,7 +157,7 @@ fn what_somebody_else_made_stays_as_it_is() {
 }
 
 #[test]
-fn it_is_taken_away_whole_and_what_was_never_there_makes_no_line() {
+fn sweeper_removal_takes_all_and_shows_no_line_for_absent_parts() {
     use SweeperStep::{
         DeleteFunction, DeleteLog, DeleteRecords, DeleteRole, DeleteSchedule, DeleteScheduleRole,
     };
@@ -183,7 +183,7 @@ fn seen(found: SweeperFound, visit: Result<Option<(Visit, Timestamp)>, String>) 
 }
 
 #[test]
-fn a_sweeper_that_does_not_come_is_broken_and_none_at_all_is_not() {
+fn overdue_sweeper_is_broken_and_an_absent_one_is_not() {
     let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
     let ago = |minutes: i64| now - SignedDuration::from_mins(minutes);
     let came = |minutes: i64| {
@@ -238,7 +238,7 @@ fn a_sweeper_that_does_not_come_is_broken_and_none_at_all_is_not() {
 
 /// A proof that passes beside a sweeper that has stopped would say so for a month.
 #[test]
-fn a_sweeper_that_is_installed_or_was_here_once_is_expected_whether_it_comes_or_not() {
+fn sweeper_that_is_installed_or_was_here_is_always_expected() {
     let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
     let ago = |minutes: i64| Ok(Some(now - SignedDuration::from_mins(minutes)));
     let of = |found: SweeperFound, came: Result<Option<Timestamp>, String>| {

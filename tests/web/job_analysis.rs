@@ -39,7 +39,7 @@ fn job_page_counts_down_to_each_end_and_shows_how_it_began() {
 }
 
 #[test]
-fn bands_marks_and_another_idle_window_come_from_the_stored_samples() {
+fn plot_bands_marks_and_idle_replay_come_from_stored_samples() {
     let place = Place::new("echo one; while [ ! -e GO ]; do sleep 0.1; done");
     let job = run(&place, &["--idle", "10m"]);
     place.until(&job, "running");

@@ -120,7 +120,7 @@ const MOVED: &str = "(async () => {
 })()";
 
 #[test]
-fn nothing_moves_when_a_page_gets_its_plots_and_its_first_update() {
+fn page_layout_stays_still_at_its_plots_and_its_first_update() {
     let six = SixJobs::new();
     let page = Served::by(&six.place, six.command(&["web", "--port", "0"]));
     let Some(mut browser) = Browser::of(&six.place, &page) else { return };

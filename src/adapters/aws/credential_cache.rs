@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_hangs_holds_nobody_up_while_what_is_kept_still_holds() {
+    async fn hanging_program_delays_nobody_while_kept_credentials_hold() {
         let chain = SharedCredentialsProvider::new(Hangs(AtomicU64::new(0)));
         let identity =
             AwsIdentity { asked_within: Duration::from_millis(50), ..AwsIdentity::new(chain) };
@@ -429,8 +429,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_session_in_the_environment_ends_when_it_says_and_where_it_does_not_nothing_is_signed_for_a_day()
-     {
+    async fn environment_session_ends_as_told_or_at_an_assumed_end() {
         let needed = Duration::from_secs(1000);
         let told = environment(true, Some("2026-01-02T03:04:05+00:00"));
         let at: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();

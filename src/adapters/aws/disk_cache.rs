@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_written_into_for_days_goes_when_somebody_new_comes() {
+    fn cache_folder_unused_for_days_goes_when_a_new_one_is_made() {
         let folder = tempfile::tempdir().expect("a folder");
         let of =
             |whose: &str| Ec2Cache { folder: Some(folder.path().join(whose).join("us-east-1")) };

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_of_a_pair_is_read_and_a_missing_one_is_named_without_its_value() {
+    fn secret_field_is_read_and_a_missing_one_hides_the_value() {
         assert_eq!(field(r#"{"WANDB_API_KEY": "abc"}"#, "WANDB_API_KEY").unwrap(), "abc");
         for (whole, key) in [(r#"{"a": "abc"}"#, "b"), ("abc", "a"), (r#"{"a": 5}"#, "a")] {
             let error = field(whole, key).unwrap_err();

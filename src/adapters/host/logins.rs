@@ -224,7 +224,7 @@ mod tests {
 
     /// The service has no terminal; the shell that it started has one.
     #[test]
-    fn whoever_came_by_session_manager_is_logged_in_without_a_record() {
+    fn session_manager_user_is_logged_in_without_a_record() {
         let root = tempfile::tempdir().expect("a folder can be made");
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
@@ -250,7 +250,7 @@ mod tests {
 
     /// The second record belongs to a killed login, and its number to another process.
     #[test]
-    fn a_record_whose_number_another_process_has_is_no_login_once_its_terminal_is_gone() {
+    fn login_record_with_a_reused_pid_and_no_terminal_is_no_login() {
         let root = tempfile::tempdir().expect("a folder can be made");
         let stat = |pid: u32, terminal: i64| {
             fs::create_dir_all(root.path().join(format!("proc/{pid}"))).expect("it can be made");

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_rung_of_the_real_ladder_is_harder_and_none_is_left_out_when_one_fails_or_hangs() {
+    async fn every_power_off_step_runs_when_an_earlier_fails_or_hangs() {
         let rungs = [
             "systemctl --ignore-inhibitors poweroff",
             "systemctl --ignore-inhibitors poweroff --force",
@@ -278,7 +278,7 @@ mod tests {
 
     /// Shell built-ins and `sleep` alone reach the last step, even when `systemctl` hangs.
     #[test]
-    fn the_guard_asks_the_kernel_after_100_seconds_whatever_its_rungs_do() {
+    fn guard_asks_the_kernel_after_100_seconds_if_its_steps_hang() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();

@@ -51,7 +51,7 @@ mod tests {
 
     /// checkout#1720
     #[test]
-    fn folders_without_the_right_to_write_go_and_links_are_not_followed() {
+    fn remove_tree_removes_unwritable_folders_and_follows_no_link() {
         let root = tempfile::tempdir().expect("a folder");
         let (outside, tree) = (root.path().join("outside"), root.path().join("tree"));
         fs::create_dir_all(tree.join("m/p/q")).expect("made");

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_hangs_gives_nothing_and_its_late_answer_is_not_taken_for_a_new_one() {
+    async fn hanging_sensor_gives_nothing_and_its_late_answer_is_dropped() {
         let (mut thread, go) = slow(Duration::from_millis(20));
         let scope = Scope::default();
         assert!(thread.sample(&scope).await.is_none());

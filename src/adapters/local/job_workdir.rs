@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_machine_keeps_its_work_and_hands_it_to_its_continuation() {
+    fn stopped_machine_keeps_its_work_for_its_continuation() {
         let home = tempfile::tempdir().expect("a folder");
         let (kept, record) = machine(home.path(), "i-local-1", "digits-222222");
         let work = claim(&kept, &record).expect("made");

@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_on_this_machine_gets_a_body_that_nothing_protects() {
+    fn plain_http_payload_is_unsigned_only_on_this_machine() {
         for here in
             ["http://127.0.0.1:5000", "http://localhost/", "http://[::1]:9000", "http://127.1.2.3"]
         {

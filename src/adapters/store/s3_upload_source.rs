@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn room_is_for_three_parts_at_first_and_for_nine_on_a_line_that_carries_them() {
+    async fn upload_has_room_for_three_parts_and_nine_on_a_fast_line() {
         let buffers = Buffers::default();
         let mut held = Vec::new();
         for most in [PARTS_FIRST, PARTS_MOST] {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_buffer_is_used_again_while_something_is_sent_and_gone_after_it() {
+    async fn upload_buffer_is_reused_while_sending_and_freed_after() {
         let buffers = Buffers::default();
         let first = buffers.take(PART_BYTES_MIN).await;
         let second = buffers.take(PART_BYTES_MIN).await;

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_finds_its_sample_and_the_prefilter_lets_it_through() {
+    fn each_rule_matches_its_sample_and_the_prefilter_does_too() {
         for (rule, text) in samples() {
             assert!(PREFILTER.is_match(text.as_bytes()), "the prefilter stops {rule}");
             let found = found_in(&text);
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_behind_much_else_in_one_line_is_found_wherever_it_stands_and_told_once() {
+    fn secret_in_a_long_line_is_found_once_wherever_it_stands() {
         let token = ["gh", "p_", "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8bC3dF5gH7"].concat();
         let step = WINDOW_BYTES - OVERLAP_BYTES;
         for before in [

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_holder_that_hangs_is_given_up_also_by_those_who_ask_anew_each_second() {
+    async fn hanging_holder_is_given_up_also_by_repeated_short_waits() {
         let folder = tempfile::tempdir().expect("a folder");
         let dir = folder.path();
         let ((_holder, holder), (mut main, workload)) = (Asleep::new(), Asleep::new());

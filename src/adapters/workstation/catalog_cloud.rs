@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_sold_on_paper_has_its_disk_and_address_and_is_on_demand() {
+    async fn catalogue_offer_includes_disk_and_address_and_is_on_demand() {
         let found = supply(machine("A10G", &["g5.xlarge"]), &["us-east-1"]).await;
         assert!(
             !found.offers.is_empty()

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn forgotten_machine_would_have_ended_sooner_with_a_shorter_window() {
+    fn forgotten_machine_ends_sooner_with_a_shorter_idle_window() {
         let quiet = series(|second| second < 3600, 120);
         let (short, long) = (trial(&quiet, 10), trial(&quiet, 30));
         let ends = |trial: &IdleWindowTrial| trial.ends_at_secs.expect("it ends");

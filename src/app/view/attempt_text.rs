@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_attempt_says_where_it_is_why_and_what_it_costs_beside_the_first() {
+    fn new_attempt_shows_place_reason_and_cost_against_the_first() {
         let refused = || attempt(1, "g5.xlarge", 1.0, Some("capacity"));
         assert_eq!(moved(&[attempt(1, "g5.xlarge", 1.0, None)]), None);
         assert_eq!(before(&[attempt(1, "g5.xlarge", 1.0, None)]), None);

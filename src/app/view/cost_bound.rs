@@ -120,7 +120,7 @@ mod tests {
     use crate::policy::lifecycle::reconcile::{CheckpointSummaries, Watched};
 
     #[test]
-    fn what_was_added_to_a_limit_moves_the_hard_end_and_a_machine_that_is_over_has_none() {
+    fn added_time_moves_the_hard_end_and_an_ended_machine_has_none() {
         let created = Timestamp::from_second(1_700_000_000).unwrap();
         let hours =
             |hours: u64| created + std::time::Duration::from_secs(hours * 3600) + DRAIN_ALLOWANCE;

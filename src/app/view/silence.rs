@@ -102,7 +102,7 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(30 * 60);
 
     #[test]
-    fn a_machine_is_silent_after_two_minutes_and_lost_after_its_lease() {
+    fn machine_is_silent_after_two_minutes_and_lost_after_its_lease() {
         let of = |secs: u64| {
             Silence::of(JobState::Running, Some(Duration::from_secs(secs)), LEASE)
                 .map(|silence| silence.state())

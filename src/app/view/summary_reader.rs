@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_or_fallen_silent_bills_up_to_its_last_sign_of_life() {
+    fn ended_or_silent_machine_bills_to_its_last_sign_of_life() {
         for (outcome, status, usd, estimated) in [
             (None, None, "$0", false),
             (None, status(12, "running"), "$12", false),
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_without_a_machine_says_where_there_was_none_and_when_it_asks_again() {
+    fn job_without_a_machine_shows_the_refusals_and_the_next_try() {
         let refused = |number: u32, zone: &str| {
             let price = json!({ "cloud": "aws", "region": "r", "zone": zone, "instance_type": "t", "gpus": 0, "gpu_model": null,
                 "market": "spot", "price": 1.0 });

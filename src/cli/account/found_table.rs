@@ -131,7 +131,7 @@ mod tests {
     use crate::cli::output::wrap::columns;
 
     #[test]
-    fn a_terminal_of_80_columns_holds_what_nobody_knows_and_no_id_is_cut() {
+    fn stray_table_fits_80_columns_and_cuts_no_id() {
         let cells = [
             "i-0123456789abcdef0",
             "g4dn.12xlarge",
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_of_80_columns_holds_what_is_swept_and_no_id_is_cut() {
+    fn own_table_fits_80_columns_and_cuts_no_id() {
         let cells = [
             "i-0123456789abcdef0",
             "g5.xlarge",

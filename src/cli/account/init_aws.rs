@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_partition_of_its_own_is_refused_before_anything_is_made_there() {
+    fn other_aws_partition_is_refused_before_anything_is_made() {
         for region in ["cn-north-1", "us-gov-west-1", "eusc-de-east-1"] {
             let fault = refuse_elsewhere(&["us-east-1".into(), region.into()]).unwrap_err();
             assert!(fault.sentence().contains(region), "{}", fault.sentence());

@@ -243,7 +243,7 @@ mod tests {
     use crate::cli::output::wrap::columns;
 
     #[test]
-    fn a_terminal_of_80_columns_holds_foreign_machines_and_no_id_is_cut() {
+    fn foreign_table_fits_80_columns_and_cuts_no_id() {
         let row =
             |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<String>>();
         let foreign = [

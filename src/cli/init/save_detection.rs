@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_loaded_again_is_the_checkpoint_and_the_rest_an_output() {
+    fn reloaded_file_is_the_checkpoint_and_the_rest_are_outputs() {
         let saves = of(
             "import torch\np = os.path.join('ckpts', 'last.pt')\nif os.path.exists(p): torch.load(p)\ntorch.save(a, p)\ntorch.save(m, 'model.pt')\n",
         );

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn same_line_is_written_into_a_file_once_and_then_every_five_minutes() {
+    fn same_line_is_written_to_a_file_only_every_five_minutes() {
         let said = Some(("waiting".to_owned(), Duration::from_secs(100)));
         let news = |text: &str, secs: u64| is_news(said.as_ref(), text, Duration::from_secs(secs));
         assert_eq!(

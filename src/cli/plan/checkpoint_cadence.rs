@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_save_that_takes_longer_than_its_interval_comes_as_often_as_it_can_and_is_not_refused() {
+    fn save_longer_than_its_interval_is_not_refused() {
         let mut measured = measured(&[(20.0, 10.0)]);
         measured.spec.interval = Span::from_secs(30);
         assert_eq!(measured.refuse(), Ok(()));

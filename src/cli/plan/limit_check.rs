@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_time_that_is_too_short_and_a_budget_that_is_too_small_say_what_is_enough() {
+    fn too_short_run_time_and_too_small_budget_say_what_is_enough() {
         let found = limited(Some("4h"), None, "1", CloudKind::Aws).unwrap();
         assert!(
             found.what().starts_with(
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_a_start_alone_passes_is_told_where_nobody_has_said_how_much_work_it_is() {
+    fn limit_below_the_start_time_is_reported_without_known_work() {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let mut spec = Spec::bare();
         let judge = |spec: &Spec| {
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_that_cannot_be_met_is_refused_also_where_another_limit_ends_the_job_before_it() {
+    fn deadline_out_of_reach_is_refused_even_behind_another_limit() {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let mut spec = Spec::bare();
         spec.machine.cloud = CloudKind::Aws;
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_in_reach_is_no_finding_and_a_workstation_starts_at_once() {
+    fn reachable_deadline_is_no_finding_and_local_start_is_instant() {
         assert_eq!(judged("3h", 4, CloudKind::Aws), None);
         let here = judged("4h", 4, CloudKind::Local).unwrap();
         assert!(

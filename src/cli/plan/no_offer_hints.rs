@@ -82,7 +82,7 @@ mod tests {
 
     /// The hint must not suggest a shipped price for an `m5.large` in us-east-1.
     #[test]
-    fn the_shipped_prices_on_demand_are_said_to_be_of_machines_with_gpus() {
+    fn hint_says_that_shipped_on_demand_prices_are_of_gpu_machines() {
         let said = with_prices();
         assert!(said.contains("on-demand only machines with GPUs have a price, and in us-east-1 alone; spot machines"), "{said}");
         assert!(

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_findings_of_a_kind_the_first_are_told_and_how_many_more_there_are() {
+    fn many_equal_findings_show_the_first_and_count_the_rest() {
         let links = (0..500)
             .map(|n| Finding::warning("workdir", format!("`{n}` is a link")).hint("follow it"));
         let large = Finding::error("workdir", "holds 9.8 GiB").hint("ignore some of it");
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_says_that_nothing_was_started_and_what_to_do() {
+    fn unreadable_file_says_that_nothing_started_and_what_to_do() {
         let error = PackError::Read {
             path: "proc/1/cwd".into(),
             source: std::io::ErrorKind::PermissionDenied.into(),

@@ -242,7 +242,7 @@ mod tests {
 
     /// Once in each region, where it is cheapest; only real omissions are marked.
     #[test]
-    fn a_type_stands_once_for_a_region_unless_each_zone_is_asked_for() {
+    fn type_is_listed_once_per_region_unless_zones_are_asked_for() {
         let rows = [
             row("g5.xlarge", "us-east-1", "b", Some(0.3)),
             row("g6.xlarge", "us-east-1", "a", Some(0.35)),

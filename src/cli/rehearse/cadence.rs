@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_save_longer_than_the_notice_cannot_work_and_one_longer_than_the_interval_is_said() {
+    fn save_fails_beyond_the_notice_and_is_told_beyond_the_interval() {
         assert!(cadence(&spec(600), 2.0, 3.0).passed);
         let often = cadence(&spec(4), 2.0, 3.0);
         assert!(often.passed && often.text.contains("longer than the interval"), "{}", often.text);

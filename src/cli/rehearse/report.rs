@@ -424,7 +424,7 @@ mod tests {
     /// The folder changed for a minute before the notice, and the cut came before the agent saw
     /// that.
     #[test]
-    fn a_folder_that_never_rests_before_the_notice_is_waited_for_until_the_agent_has_seen_it() {
+    fn restless_folder_is_given_up_once_the_agent_saw_the_notice() {
         let restless = event(-30, EventDetail::Attention { text: NEVER_RESTS.into() });
         let seen = whole().first.remove(0);
         assert!(!is_hopeless(std::slice::from_ref(&restless), at(600)), "there was no notice yet");
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_that_was_too_short_to_be_seen_is_not_called_a_fault_of_ours() {
+    fn notice_too_short_to_be_seen_is_not_called_our_fault() {
         for notice in [Span::ZERO, Span::from_secs(3)] {
             let unseen = Evidence { notice, first: Vec::new(), ..whole() };
             let said = failed(&unseen).into_iter().map(|(_, text)| text).collect::<String>();

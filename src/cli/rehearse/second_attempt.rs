@@ -228,7 +228,7 @@ mod tests {
     /// scikit-learn with joblib under load: its first save was stored before its first line was
     /// seen.
     #[test]
-    fn a_save_before_the_first_line_that_was_seen_is_judged_by_what_was_read() {
+    fn save_before_the_first_line_is_judged_by_the_files_read() {
         let lines = |read| Again {
             step: Some(3.0),
             is_told: true,
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_step_what_it_read_and_how_it_fared_is_said_and_what_is_not_shown() {
+    fn attempt_without_a_step_is_judged_by_files_read_and_outcome() {
         let read = |files, ran_secs| Again { read: Some((files, 3)), ran_secs, ..Again::default() };
         let (passed, said) = judged(None, read(2, 31.0));
         assert!(

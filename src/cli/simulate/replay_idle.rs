@@ -202,7 +202,7 @@ mod tests {
     use crate::instance::{Rates, Reading};
 
     #[test]
-    fn a_hung_job_is_told_in_the_four_words_that_other_programs_know() {
+    fn hung_job_is_told_in_the_four_action_words_of_the_format() {
         let hung = |minute: i32| Rates {
             t_secs: f64::from(minute * 60),
             interval_secs: 60.0,

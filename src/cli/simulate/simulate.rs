@@ -474,7 +474,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn saves_make_the_work_longer_by_what_they_were_measured_to_take() {
+    fn saves_lengthen_the_work_by_their_measured_time() {
         let saves = |each: f64| AssumedSaves {
             each,
             interval: Span::from_secs(600),

@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn each_market_has_its_own_mark_and_reaches_only_as_high_as_it_finished() {
+    fn plot_marks_each_market_up_to_its_finished_share() {
         let drawn = plot(&rows(), None);
         let line = |percent: &str| {
             drawn.lines().find(|line| line.trim_start().starts_with(percent)).unwrap().to_owned()

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_is_neither_useful_nor_idle_is_said_where_it_is_some() {
+    fn receipt_shows_time_neither_useful_nor_idle_if_there_is_some() {
         let mut receipt: Receipt =
             serde_json::from_str(include_str!("../../../tests/data/v1/receipt.json"))
                 .expect("a receipt");

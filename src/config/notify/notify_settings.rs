@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn each_channel_is_read_and_its_secret_is_named_by_file_or_variable() {
+    fn channels_are_read_and_secrets_named_by_file_or_variable() {
         let file = read(
             "on = ['ended', 'cap']\ncommand = ['mail', 'me']\npage = 'http://127.0.0.1:7878/'\n\
              [webhook]\nurl = 'https://example.org/hook'\n[slack]\nurl_file = '~/slack'\n\

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_file_tells_the_step_of_its_checkpoint_and_not_a_name_beside_it() {
+    fn checkpoint_step_is_that_of_the_state_file_not_a_folder_name() {
         let state = |step: u32| {
             format!("{{\n  \"epoch\": 1.5,\n  \"global_step\": {step},\n  \"log_history\": [")
         };

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_without_a_time_of_its_own_waits_for_the_lease_and_a_time_that_was_said_is_kept() {
+    fn alarm_waits_for_the_lease_unless_it_has_its_own_time() {
         for (alarm, lease_secs, watched) in [
             ("heartbeat", 30 * 60, "heartbeat for 30m"),
             ("heartbeat", 2 * 60, "heartbeat for 30m"),

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_in_a_gpu_a_type_or_a_region_is_named_with_what_was_meant() {
+    fn wrong_gpu_type_or_region_is_named_with_what_was_meant() {
         one(said(CloudKind::Aws, "A10", |_| {}), &["has a GPU `A10` | did you mean A100 or A10G?"]);
         one(
             said(CloudKind::Aws, "banana", |_| {}),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_on_aws_that_nothing_bounds_is_refused_and_a_budget_that_buys_nothing_is_told() {
+    fn unbounded_aws_job_is_refused_and_a_useless_budget_is_told() {
         one(
             said(CloudKind::Aws, "A10G:1", |spec| spec.limits.max_runtime = None),
             &["`limits`: has no `max_runtime`"],

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thinning_keeps_the_same_steps_of_equal_trials_and_the_last_report() {
+    fn thinning_keeps_the_same_steps_of_trials_and_the_last_report() {
         let mut one = MetricSeries::default();
         let mut other = MetricSeries::default();
         for step in 0..1001 {

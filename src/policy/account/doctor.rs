@@ -454,7 +454,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_region_without_any_price_of_its_disks_is_told_and_one_that_is_listed_is_well() {
+    fn region_without_a_disk_price_is_told_and_a_listed_one_is_ok() {
         let price = |region: &str, shipped, listed: Result<bool, &str>| DiskPrice {
             region: region.into(),
             shipped,

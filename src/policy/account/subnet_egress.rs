@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subnet_without_a_way_out_is_a_warning_with_a_cure_and_one_with_any_is_not() {
+    fn subnet_without_egress_gets_a_warning_and_a_fix_others_pass() {
         for (gives_address, way_out, is_well) in [
             (true, WayOut::Gateway, true),
             (false, WayOut::Gateway, false),

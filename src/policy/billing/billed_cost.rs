@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_at_least_and_nothing_for_what_was_taken_in_its_first_hour() {
+    fn aws_bills_a_minute_at_least_and_no_early_spot_interruption() {
         let secs = Duration::from_secs;
         assert_eq!(billed(CloudKind::Aws, secs(5)), secs(60));
         assert_eq!(billed(CloudKind::Aws, secs(61)), secs(61));

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_of_one_process_are_left_to_engines_that_start_several() {
+    fn engines_that_start_several_processes_get_no_rank_variables() {
         let formation = formation(&[0, 1]);
         let place = RankPlace { formation: &formation, rank: 0, processes: 1 };
         for engine in [GangEngine::Torchrun, GangEngine::Mpi, GangEngine::Ray] {

@@ -229,8 +229,7 @@ mod tests {
 
     /// Its power-off fails, its agent still sends heartbeats, and no controller is active.
     #[test]
-    fn what_has_ended_and_cannot_put_itself_out_is_ended_soon_after_and_no_sooner_than_others_would()
-     {
+    fn ended_machine_that_stays_on_is_an_orphan_after_five_minutes() {
         let ended = |ago: i64| {
             is_orphan(
                 &view(7200, None),

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_a_kind_counts_so_that_repeating_a_wish_delays_nothing() {
+    fn first_request_of_a_kind_counts_and_repeats_delay_nothing() {
         let stop_stop = [request(1, Wish::Stop), request(2, Wish::Stop)];
         assert_eq!(Wishes::of(&stop_stop).end, end(1, false));
         let stop_cancel_cancel =

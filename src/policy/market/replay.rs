@@ -352,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_runs_as_it_says_stay_within_a_share_and_one_cost_just_that() {
+    fn percentile_is_the_least_run_cost_that_covers_its_share() {
         for many in 1..=100_u32 {
             let ran: Vec<Ran> =
                 (1..=many).rev().map(|usd| Ran { usd: f64::from(usd), ..Ran::default() }).collect();

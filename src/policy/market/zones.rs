@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn others_that_are_there_are_worth_more_than_others_that_are_not() {
+    fn available_other_zones_are_worth_more_than_unavailable_ones() {
         let (calm, gone) = (watched(&[(60, true)]), watched(&[(2, true), (60, false)]));
         let none = others(&calm, std::iter::empty(), Some(20.0));
         assert_eq!(none, Others::default());

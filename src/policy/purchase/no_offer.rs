@@ -243,7 +243,7 @@ mod tests {
 
     /// A larger machine without quota must not appear as the obstacle.
     #[test]
-    fn a_budget_that_is_too_small_is_answered_with_the_smallest_that_is_enough() {
+    fn too_small_budget_names_the_smallest_that_is_enough() {
         let offers = || {
             vec![
                 offer("g5.x", 4, Market::OnDemand, "4"),

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_too_is_tried_in_order_and_on_demand_comes_when_it_is_the_cheaper() {
+    fn fallback_offers_go_in_order_and_on_demand_comes_if_cheaper() {
         let wanted = spec(an_hour());
         let offers = [offer(CloudKind::Aws, "a", "1", 0), spot("0.4", "1"), spot("0.3", "1")];
         let placed = place(&wanted, &offers, None, Span::ZERO, NOW).unwrap();

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_counts_as_two_usual_intervals_and_never_more_than_a_third_of_the_window() {
+    fn gap_counts_as_two_intervals_and_at_most_a_third_of_a_window() {
         let mut pace = Pace::default();
         for _ in 0..20 {
             assert_eq!(pace.counted(10.0, 300.0), 10.0);

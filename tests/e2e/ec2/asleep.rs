@@ -22,7 +22,7 @@ fn is_stopped(pid: u32) -> bool {
 }
 
 #[test]
-fn a_laptop_asleep_for_the_whole_first_attempt_settles_it_on_waking_and_the_work_goes_on() {
+fn laptop_asleep_during_an_attempt_settles_it_on_waking() {
     let Some(desk) = Ec2::start().map(Desk::new) else { return };
     let story = Story::begin(&desk, "asleep", &format!("{JOB}{SAVES}"));
     let first = story.machine("0001");

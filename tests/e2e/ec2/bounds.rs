@@ -168,7 +168,7 @@ fn a_notice_in_a_storm(desk: &Desk<Ec2>) {
 }
 
 #[test]
-fn machines_end_within_their_bounds_and_a_notice_of_two_minutes_is_used() {
+fn machines_end_within_their_bounds_and_use_their_notice() {
     let Some(desk) = Ec2::start().map(Desk::new) else { return };
     let stories = [
         the_plug_is_pulled,

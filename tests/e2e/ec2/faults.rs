@@ -97,7 +97,7 @@ fn two_daemons_on_one_bucket_launch_one_machine() {
 }
 
 #[test]
-fn a_launch_that_is_refused_for_good_is_the_end_also_of_a_run_that_was_to_be_left_alone() {
+fn detached_run_ends_when_its_launch_is_refused_for_good() {
     let Some(desk) = desk() else { return };
     desk.ec2.fault(Fault::code("RunInstances", "UnauthorizedOperation").always());
     let out = desk.lamp(&["run", "--detach", "--unproven", "job.toml"]).finish();

@@ -159,7 +159,7 @@ fn a_machine_in_another_region_than_its_bucket_runs_its_job() {
 }
 
 #[test]
-fn a_machine_ends_its_job_while_nobody_watches_and_is_settled_later() {
+fn machine_ends_its_job_unwatched_and_is_settled_later() {
     let Some(journey) = Journey::start() else { return };
     let job = journey.submit();
     let seen = journey.launched(&[]);

@@ -53,7 +53,7 @@ fn object(ec2: &Ec2, bucket: &str, name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_machine_runs_its_user_data_and_its_own_power_off_ends_the_instance() {
+fn instance_runs_its_user_data_and_its_own_power_off_ends_it() {
     let Some(ec2) = Ec2::start() else { return };
     let bucket = ec2.bucket("proof");
     let id = launch(&ec2, &tells(&bucket, "systemctl poweroff"), &[TERMINATES]);
@@ -92,7 +92,7 @@ fn a_machine_runs_its_user_data_and_its_own_power_off_ends_the_instance() {
 }
 
 #[test]
-fn an_interruption_is_told_in_its_metadata_and_then_the_power_is_gone() {
+fn interruption_is_in_the_metadata_before_the_power_is_cut() {
     let Some(ec2) = Ec2::start() else { return };
     let bucket = ec2.bucket("spot");
     // Reports the notice, ignores it, and would report that it lived on.
@@ -117,7 +117,7 @@ fn an_interruption_is_told_in_its_metadata_and_then_the_power_is_gone() {
 }
 
 #[test]
-fn a_plug_that_is_pulled_bills_on_and_a_partition_cuts_the_api_alone() {
+fn pulled_plug_bills_on_and_a_partition_cuts_only_the_api() {
     let Some(ec2) = Ec2::start() else { return };
     let bucket = ec2.bucket("plug");
     let script = format!(
@@ -158,7 +158,7 @@ fn a_plug_that_is_pulled_bills_on_and_a_partition_cuts_the_api_alone() {
 }
 
 #[test]
-fn a_reboot_is_no_end_and_a_stop_is_a_shutdown_that_is_asked_for() {
+fn reboot_is_no_end_and_a_stop_is_a_requested_shutdown() {
     let Some(ec2) = Ec2::start() else { return };
     let script = "printf '[Service]\\nExecStart=/bin/true\\nExecStop=/bin/touch /root/stopped\\nRemainAfterExit=yes\\nType=oneshot\\n[Install]\\nWantedBy=multi-user.target\\n' \
                   > /etc/systemd/system/mark.service; systemctl enable mark.service; systemctl start --no-block mark.service; touch /root/ready";

@@ -12,7 +12,7 @@ use crate::jobs::text;
 use lamp_test_support::ec2::State;
 
 #[test]
-fn the_deadline_unit_of_a_real_machine_is_proven_and_nothing_else_works_there() {
+fn deadline_unit_is_proven_on_a_machine_without_an_agent() {
     let Some(desk) = Ec2::start().map(Desk::new) else { return };
     // The lease is over before the unit looks for the first time.
     let out = desk

@@ -95,7 +95,7 @@ fn kept_and_started_again(desk: &Desk<Ec2>, end: &End) {
 }
 
 #[test]
-fn a_kept_machine_is_started_again_and_goes_on_from_its_checkpoint() {
+fn kept_machine_starts_again_and_goes_on_from_its_checkpoint() {
     let Some(desk) = Ec2::start().map(Desk::new) else { return };
     std::thread::scope(|scope| {
         for end in &ENDS {

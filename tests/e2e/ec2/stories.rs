@@ -217,7 +217,7 @@ fn notices_short_and_long(desk: &Desk<Ec2>) {
 }
 
 #[test]
-fn whatever_happens_on_a_machine_its_receipt_says_why_and_what_it_cost() {
+fn receipt_says_what_happened_on_a_machine_and_what_it_cost() {
     let Some(desk) = Ec2::start().map(Desk::new) else { return };
     desk.bench.write("w/quiet.sh", QUIET);
     let stories = [

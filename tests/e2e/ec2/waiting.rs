@@ -30,7 +30,7 @@ fn job_file(name: &str) -> String {
 }
 
 #[test]
-fn a_job_that_waits_for_a_cheaper_machine_is_waited_for_and_gets_it() {
+fn job_that_waits_for_a_cheaper_machine_gets_it() {
     let Some(desk) = Ec2::start().map(Desk::new) else { return };
     desk.bench.write("first.toml", &job_file("first"));
     desk.bench.write("second.toml", &job_file("second"));

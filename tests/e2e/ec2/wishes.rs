@@ -165,7 +165,7 @@ fn its_alarm_is_armed_rings_and_is_taken_away(desk: &Desk<Ec2>) {
 }
 
 #[test]
-fn a_person_or_an_alarm_ends_a_machine_and_its_receipt_says_what_became_of_the_work() {
+fn stop_cancel_or_alarm_ends_a_machine_as_its_receipt_says() {
     let Some(desk) = Ec2::start().map(Desk::new) else { return };
     // The API is slow to know of a machine.
     desk.ec2.unseen(Duration::from_secs(5));

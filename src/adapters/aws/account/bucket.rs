@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     #[expect(deprecated, reason = "the bucket of a user may have such a rule")]
-    fn a_rule_that_was_written_with_a_prefix_of_its_own_stands_beside_ours() {
+    fn rule_with_a_deprecated_prefix_is_kept_as_a_filter() {
         let old = LifecycleRule::builder()
             .id("archive")
             .prefix("old/")

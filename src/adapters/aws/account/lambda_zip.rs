@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_same_for_the_same_program_and_every_offset_is_where_it_says() {
+    fn lambda_zip_is_reproducible_and_its_offsets_are_right() {
         let zip = with_program(b"\x7fELF and so on").unwrap();
         assert_eq!(with_program(b"\x7fELF and so on").unwrap(), zip);
         let at = |from: usize| u32::from_le_bytes(zip[from..from + 4].try_into().unwrap()) as usize;

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn key_that_cannot_be_used_is_refused_and_what_is_unknown_is_not() {
+    fn unusable_disk_key_is_refused_and_an_unknown_one_is_not() {
         let region = Region::new("us-east-2");
         let none = || Ok(json!({ "Grants": [], "Truncated": false }));
         let open = || Ok(json!({ "Policy": "{}" }));

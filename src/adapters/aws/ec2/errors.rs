@@ -486,8 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_is_over_and_a_wrong_clock_are_mended_by_a_person_and_the_launch_is_asked_for_again()
-     {
+    fn expired_session_and_wrong_clock_name_a_cure_and_are_retried() {
         for code in ["ExpiredToken", "ExpiredTokenException", "RequestExpired"] {
             let error = CloudError::from(trouble(
                 code,

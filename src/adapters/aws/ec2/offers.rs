@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_cannot_be_read_is_replaced_by_the_shipped_one_and_it_is_chain() {
+    fn unreadable_price_list_is_replaced_by_the_shipped_prices() {
         let denied = Listed { trouble: Some(CloudError::Throttled), ..Listed::default() };
         let supply =
             sold(facts(&["g5.xlarge"], &[("g5.xlarge", "a")], denied, &[]), &[Market::OnDemand]);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn zone_is_shut_for_minutes_by_a_full_subnet_and_for_long_only_where_all_are_dedicated() {
+    fn full_subnet_shuts_a_zone_briefly_and_dedicated_ones_for_long() {
         let offer = Offer {
             cloud: CloudKind::Aws,
             region: Region::new("r"),

@@ -242,7 +242,7 @@ mod tests {
 
     /// Counts of an NVIDIA H100 during a training, per second (tests/README.md).
     #[test]
-    fn a_real_training_is_told_as_it_was_and_hardly_looked_at_while_it_works() {
+    fn gpu_use_of_a_recorded_training_is_right_with_few_reads() {
         let packed =
             include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/gpu/train.jsonl.zst"));
         let text = String::from_utf8(zstd::decode_all(&packed[..]).unwrap()).unwrap();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_at_work_is_looked_at_again_after_ten_seconds_and_at_once_when_it_may_rest() {
+    fn busy_gpu_is_read_every_ten_seconds_and_resting_one_at_once() {
         let at = Duration::from_secs;
         let mut gpu = Utilisation::default();
         assert!(gpu.is_due(at(0), Some(90.0)));

@@ -2,24 +2,10 @@
 
 use std::process::Stdio;
 
-use super::place::{Place, Words, end, signal, wait_until};
+use super::place::{Place, Words, end, pids, signal, wait_until};
 
 /// Waits for a file.
 const WAITS: &str = "while [ ! -e GO ]; do sleep 0.1; done";
-
-/// The processes of this place whose words contain all of these.
-fn pids(place: &Place, words: &[&str]) -> Vec<u32> {
-    let said = |pid: &u32| {
-        std::fs::read(format!("/proc/{pid}/cmdline"))
-            .map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "))
-            .unwrap_or_default()
-    };
-    place
-        .processes()
-        .into_iter()
-        .filter(|pid| words.iter().all(|word| said(pid).contains(word)))
-        .collect()
-}
 
 #[test]
 fn a_job_that_nobody_drives_any_more_says_so_and_what_drives_it() {
@@ -120,7 +106,9 @@ fn a_second_attempt_has_the_environment_of_its_submission() {
 #[test]
 fn a_second_stop_starts_no_second_driver() {
     let place = Place::new("trap '' TERM; while [ ! -e GO ]; do sleep 0.1; done");
-    let started = place.0.lamp(&["run", "-d", "-q", "--name", "twice", "--", "sh", "job.sh"]);
+    // After its grace the stopped job would end, and its driver with it.
+    place.0.write("twice.toml", "command = ['sh', 'job.sh']\nwatch.grace = '20m'\n");
+    let started = place.0.lamp(&["run", "-d", "-q", "--name", "twice", "twice.toml"]);
     let job = started.out.trim().to_owned();
     place.until(&job, "running");
     let all = || pids(&place, &["daemon", "--until-done", &job]);
@@ -260,7 +248,7 @@ fn an_attached_run_and_a_daemon_drive_what_they_see() {
 }
 
 #[test]
-fn another_owner_leaves_a_running_attempt_alone_and_status_says_why() {
+fn attempt_of_another_owner_is_left_alone_and_status_says_why() {
     let place = Place::new("while [ ! -e GO ]; do sleep 0.05; done; exit 3");
     let mut run =
         place.start(&["run", "--idle", "off", "--max-runtime", "2h", "--", "sh", "job.sh"]);
@@ -358,7 +346,7 @@ fn a_cap_of_nothing_is_told_by_a_launch_and_by_a_daemon() {
 /// `--detach` from a job's own script: whatever the workload has started is ended with it, so that
 /// it is told before anything is launched, and said again of what drives the job.
 #[test]
-fn a_job_that_is_left_alone_from_within_a_workload_is_told_to_end_with_it() {
+fn detached_job_within_a_workload_is_said_to_end_with_it() {
     let lamp = env!("CARGO_BIN_EXE_lamp");
     let words = format!("{lamp} run -d --name inner --idle off -- sh -c 'exit 0'");
     let place = Place::new(&format!(

@@ -9,7 +9,7 @@ use lamplighter::ports::{Clock, Store};
 use lamplighter::sim::SimProcess;
 use serde_json::json;
 
-use super::lives::Stage;
+use super::agent_deaths::Stage;
 use super::secs;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
@@ -43,7 +43,7 @@ async fn lives(stage: &Stage, clock: &VirtualClock, many: u32, each: Duration) {
 /// Seed 911134: 2,800 agents died, each of them beat, and the machine billed for three hours of
 /// idle work.
 #[test]
-fn agents_that_die_again_and_again_let_the_lease_and_the_deadline_lapse() {
+fn agents_that_keep_dying_let_the_lease_and_the_deadline_lapse() {
     simulate(async |clock: Arc<VirtualClock>| {
         let stage = Stage::limited(
             clock.clone(),

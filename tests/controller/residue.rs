@@ -8,8 +8,8 @@ use lamplighter::market::{self, Region, Usd};
 use lamplighter::ports::{Cloud, CloudError};
 
 use super::World;
-use super::before::before_the_cloud;
 use super::cloud::Life;
+use super::cloud_wrappers::before_the_cloud;
 use super::continuation;
 use lamp_test_support::virtual_clock::simulate;
 
@@ -48,7 +48,7 @@ fn left(id: &str, job: Option<&JobId>) -> Residue {
 }
 
 #[test]
-fn what_a_job_left_is_asked_for_once_and_only_its_own_is_removed() {
+fn leavings_are_asked_for_once_and_only_own_ones_are_removed() {
     for deaf in [false, true] {
         simulate(async |clock| {
             let world =

@@ -9,7 +9,7 @@ use lamplighter::market::{self, Offer, Supply, Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Cloud, CloudError};
 
 use super::World;
-use super::before::before_the_cloud;
+use super::cloud_wrappers::before_the_cloud;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 /// Before the false cloud: two more zones, at twice and three halves of the price; those that are
@@ -51,7 +51,7 @@ before_the_cloud!(Zones passes on [regions launch describe terminate interrupt r
 });
 
 #[test]
-fn a_zone_without_a_subnet_is_no_fallback_and_costs_nothing_at_most() {
+fn zone_without_a_subnet_is_no_fallback_nor_in_the_cost_bound() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock, &[]).await;
         let planned = async |without: &'static [&'static str]| {

@@ -15,7 +15,7 @@ use lamp_test_support::virtual_clock::simulate;
 /// What today's trainers leave: numbered folders next to each other, a log beside them, and never a
 /// quiet moment.
 #[test]
-fn a_folder_that_never_rests_keeps_its_rested_checkpoints_and_a_log_tears_nothing() {
+fn restless_folder_keeps_rested_checkpoints_despite_its_log() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         watched.rig.store.fault("/files/", Fault::Slow(secs(5)), None);
@@ -51,7 +51,7 @@ fn a_folder_that_never_rests_keeps_its_rested_checkpoints_and_a_log_tears_nothin
 }
 
 #[test]
-fn a_pair_that_is_written_all_the_time_is_not_kept_and_a_person_is_told() {
+fn pair_that_is_always_written_is_not_kept_and_a_person_is_told() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         for second in 0..90 {

@@ -24,7 +24,7 @@ pub(super) fn lose_the_spec(account: &Account, tries: u32) {
 pub(super) const ALL_TRIES: u32 = 5;
 
 #[test]
-fn whoever_gets_no_answer_is_told_that_the_job_may_be_there_and_how_to_end_it() {
+fn run_without_an_answer_names_the_job_and_how_to_cancel_it() {
     let Some(account) = Account::new() else { return };
     lose_the_spec(&account, ALL_TRIES);
     let (code, _, err) = account.lamp(&["run", "--detach", "--unproven", "job.toml"]);

@@ -12,7 +12,7 @@ fn lamp(place: &Place, words: &[&str]) -> Ended {
 }
 
 #[test]
-fn a_machine_whose_records_are_gone_is_told_of_apart_and_ended_by_its_id() {
+fn machine_without_records_is_listed_apart_and_ended_by_its_id() {
     let place = Place::new(WAITS);
     assert_eq!(
         place
@@ -98,7 +98,7 @@ fn a_machine_whose_records_are_gone_is_told_of_apart_and_ended_by_its_id() {
 /// for AWS, or an account is named, it is not known what runs there.
 #[test]
 #[cfg(feature = "aws")]
-fn a_sweep_without_credentials_is_quiet_where_no_job_was_ever_for_aws() {
+fn sweep_without_credentials_is_quiet_if_no_job_was_for_aws() {
     let sandbox = Sandbox::new();
     let sweep = |words: &[&str]| {
         sandbox.end(

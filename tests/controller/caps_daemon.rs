@@ -21,7 +21,7 @@ fn per_hour(usd: &str) -> Caps {
 
 /// Each machine costs $1.23 an hour.
 #[test]
-fn a_cap_that_is_written_while_a_daemon_runs_holds_at_the_next_launch() {
+fn cap_written_while_a_daemon_runs_holds_at_the_next_launch() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[AN_HOUR]).await;
         let says = Arc::new(Mutex::new(Ok(Caps::default())));

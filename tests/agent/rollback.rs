@@ -105,7 +105,7 @@ async fn numbers(rig: &Rig) -> Vec<u32> {
 }
 
 #[test]
-fn a_command_that_dies_of_its_checkpoint_begins_from_the_one_before() {
+fn command_that_dies_of_its_checkpoint_begins_from_an_older_one() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         left(&rig, 3).await;
@@ -158,7 +158,7 @@ fn a_command_that_dies_of_its_checkpoint_begins_from_the_one_before() {
 /// Nothing that a start leaves which dies as well becomes the newest checkpoint: whoever mends the
 /// script goes on from that.
 #[test]
-fn twice_at_most_and_then_it_has_failed_with_its_newest_checkpoint_untouched() {
+fn command_goes_back_twice_at_most_then_fails_and_keeps_newest() {
     simulate(async |clock| {
         for (many, starts, text) in [
             (4, 3, "from 2 newer checkpoints"),
@@ -235,7 +235,7 @@ fn a_start_that_got_going_is_not_put_down_to_its_checkpoint() {
 /// A start within the attempt begins from the folder as it was; half a save in it is not in any
 /// checkpoint, so the newest itself is tried.
 #[test]
-fn a_restart_that_dies_of_what_is_beside_its_checkpoint_begins_from_that_alone() {
+fn restart_that_dies_of_half_a_save_begins_from_the_checkpoint() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
@@ -263,7 +263,7 @@ fn a_restart_that_dies_of_what_is_beside_its_checkpoint_begins_from_that_alone()
 
 /// The intent is kept: the agent after it brings the older one back.
 #[test]
-fn an_agent_that_dies_over_it_is_followed_by_one_that_goes_on_with_it() {
+fn next_agent_finishes_going_back_after_one_died_in_it() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         left(&rig, 3).await;

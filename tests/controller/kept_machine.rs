@@ -15,8 +15,8 @@ use lamplighter::market::{self, Region, Usd};
 use lamplighter::ports::{Clock, Cloud, CloudError, Notification, Notifier, NotifierError};
 
 use super::World;
-use super::before::before_the_cloud;
 use super::cloud::Life;
+use super::cloud_wrappers::before_the_cloud;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -97,7 +97,7 @@ fn controller(world: &World, shelf: &Arc<Shelf>) -> Controller {
 }
 
 #[test]
-fn what_an_ended_job_keeps_is_given_up_with_its_disk_and_once_is_enough() {
+fn kept_machine_of_an_ended_job_is_given_up_once_with_its_disk() {
     simulate(async |clock| {
         let (world, shelf, receipt) = stopped(clock, |_| {}).await;
         let controller = controller(&world, &shelf);
@@ -210,7 +210,7 @@ fn a_disk_that_stands_unused_for_a_week_is_told_of_once_a_week() {
 /// EC2 dates no stop that came from within the machine: there the last heartbeat counts, or the
 /// launch where none ever came.
 #[test]
-fn a_machine_that_powered_itself_off_is_told_of_though_the_cloud_does_not_say_since_when() {
+fn machine_that_powered_itself_off_is_told_without_a_stop_time() {
     const UNDATED: fn(&mut InstanceView) =
         |view| (view.cloud, view.ended) = (market::CloudKind::Aws, None);
     simulate(async |clock| {
@@ -250,7 +250,7 @@ fn a_machine_that_powered_itself_off_is_told_of_though_the_cloud_does_not_say_si
 }
 
 #[test]
-fn a_visit_of_the_sweeper_tells_of_what_stands_unused_and_leaves_it() {
+fn sweeper_visit_tells_of_an_unused_machine_and_leaves_it() {
     simulate(async |clock| {
         let (world, shelf, receipt) = stopped(clock.clone(), ON_EC2).await;
         let room = Duration::from_secs(60);
@@ -295,7 +295,7 @@ fn going(inner: Arc<dyn Cloud>) -> Arc<Shelf> {
 /// Somebody's earlier `lamp cancel` was not waited for: its machine still holds its disk, and is
 /// asked for no second end.
 #[test]
-fn what_is_shutting_down_already_is_waited_for_and_then_given_up() {
+fn machine_that_shuts_down_is_waited_for_and_then_given_up() {
     simulate(async |clock| {
         let (world, _, receipt) = stopped(clock, |_| {}).await;
         let shelf = going(world.port());
@@ -318,7 +318,7 @@ fn what_is_shutting_down_already_is_waited_for_and_then_given_up() {
 /// A person ends it in the console: who swept next finds that it is gone, and nobody names it for
 /// ever.
 #[test]
-fn what_somebody_has_ended_elsewhere_is_recorded_by_the_daemon_and_by_no_stranger() {
+fn machine_ended_elsewhere_is_recorded_by_daemon_not_stranger() {
     simulate(async |clock| {
         let (world, shelf, receipt) = stopped(clock.clone(), ON_EC2).await;
         clock.sleep(Duration::from_secs(3600)).await;

@@ -14,7 +14,7 @@ use lamp_test_support::virtual_clock::simulate;
 const MANIFEST: &str = "jobs/digits-222222/checkpoints/0001/manifest.json";
 
 #[test]
-fn what_has_reported_on_another_machine_is_started_again_after_an_hour_also_where_its_agent_was() {
+fn silent_job_that_reported_before_is_restarted_after_an_hour() {
     for (silent, crashes, starts) in
         [(Some(40.0), false, 2), (Some(40.0), true, 2), (Some(2100.0), false, 1), (None, false, 1)]
     {
@@ -47,7 +47,7 @@ fn what_has_reported_on_another_machine_is_started_again_after_an_hour_also_wher
 /// Seed 46018305 of 24 h: the last checkpoint is made by an agent that came up in the end of the
 /// attempt, and has seen nothing.
 #[test]
-fn the_checkpoint_of_an_agent_that_came_up_in_the_end_knows_that_the_work_has_reported() {
+fn last_checkpoint_of_a_late_agent_knows_that_work_has_reported() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);

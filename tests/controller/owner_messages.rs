@@ -70,7 +70,7 @@ async fn stands(world: &World) -> Option<String> {
 }
 
 #[test]
-fn a_machine_that_we_may_not_end_is_told_once_and_tried_until_it_ends() {
+fn machine_we_may_not_end_is_told_once_and_tried_until_it_ends() {
     simulate(async |clock| {
         let world =
             World::new(clock.clone(), &[Life::FallsSilent, Life::Ends { secs: 5, code: 0 }]).await;
@@ -152,7 +152,7 @@ fn a_sweeper_that_comes_no_more_is_told_after_a_day() {
 /// It comes every five minutes, and nothing that it needs can be read: a fresh record is no sign of
 /// health.
 #[test]
-fn a_sweeper_that_comes_and_can_judge_nobody_is_told_after_a_day() {
+fn sweeper_that_can_judge_nobody_is_told_after_a_day() {
     simulate(async |clock| {
         let world = World::new(clock.clone(), &[Life::Endless]).await;
         let ear = Arc::new(Ear::default());
@@ -214,7 +214,7 @@ fn credentials_that_expire_are_told_once_and_harm_no_machine() {
 }
 
 #[test]
-fn a_launch_that_is_refused_for_good_is_told_and_so_is_a_quota_by_its_name() {
+fn launch_refused_for_good_and_a_quota_by_name_are_told() {
     for (fault, told) in [
         (
             CloudFault::Denied,
@@ -249,7 +249,7 @@ fn a_launch_that_is_refused_for_good_is_told_and_so_is_a_quota_by_its_name() {
 /// Nobody has refused the machine: the same plan is launched as soon as somebody has signed in
 /// again.
 #[test]
-fn a_session_that_ends_before_the_launch_is_a_trouble_and_no_failed_job() {
+fn session_over_before_the_launch_is_trouble_and_fails_no_job() {
     for kind in [market::CloudKind::Local, market::CloudKind::Aws] {
         simulate(async |clock| {
             let world = World::with(clock.clone(), &[Life::Ends { secs: 90, code: 0 }], |spec| {

@@ -44,7 +44,7 @@ fn is_kind(verb: &str, ended: &Ended) {
 }
 
 #[test]
-fn whoever_has_no_credentials_is_told_so_in_the_same_words_by_every_verb() {
+fn verbs_without_credentials_report_it_in_the_same_words() {
     let sandbox = Sandbox::with_script();
     for words in VERBS {
         let ended = sandbox.end(sandbox.command(words).env("AWS_EC2_METADATA_DISABLED", "true"));
@@ -60,7 +60,7 @@ fn whoever_has_no_credentials_is_told_so_in_the_same_words_by_every_verb() {
 
 /// Nothing of such a job is at AWS but its records, and those may lie elsewhere.
 #[test]
-fn a_job_of_this_workstation_says_that_its_job_root_is_what_needs_credentials() {
+fn local_job_without_credentials_for_its_job_root_says_so() {
     let sandbox = Sandbox::with_script();
     sandbox.write(
         "home/.config/lamplighter/config.toml",
@@ -84,7 +84,7 @@ fn a_job_of_this_workstation_says_that_its_job_root_is_what_needs_credentials() 
 /// As `lamp run`, which starts nothing then: it would be launched unasked on the day when somebody
 /// signs in.
 #[test]
-fn no_job_and_no_schedule_is_applied_for_whose_machine_nobody_can_be_asked() {
+fn apply_without_credentials_makes_no_job_and_no_schedule() {
     let sandbox = Sandbox::with_script();
     for more in ["", "[schedule]\ncron = '0 22 * * *'\n"] {
         let job = "command = 'true'\nmachine = { cloud = 'aws', gpus = 'A10G:1' }\nlimits = { budget = '$5' }\n";
@@ -152,7 +152,7 @@ fn refusing() -> String {
 /// It takes connections and answers none: it is given up after two minutes, and somebody waits
 /// before the terminal.
 #[test]
-fn a_job_root_that_is_silent_is_named_long_before_it_is_given_up() {
+fn job_root_that_is_silent_is_named_before_the_timeout() {
     let sandbox = Sandbox::with_script();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = format!("http://{}", silent.local_addr().expect("it has one"));
@@ -193,7 +193,7 @@ fn a_job_root_that_is_silent_is_named_long_before_it_is_given_up() {
 /// The SDK of AWS looks for no proxy by itself: without it, nothing could be ended behind one,
 /// where the job root answers.
 #[test]
-fn what_is_asked_of_aws_goes_through_the_proxy_that_the_environment_names() {
+fn aws_calls_go_through_the_proxy_of_the_environment() {
     let sandbox = Sandbox::new();
     for name in ["HTTPS_PROXY", "all_proxy"] {
         let proxy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

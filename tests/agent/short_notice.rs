@@ -48,7 +48,7 @@ async fn cut(rig: &Rig, machine: &Played, spec: &str, world: impl AsyncFnOnce())
 
 /// Without an outcome it would be done again.
 #[test]
-fn work_that_is_done_keeps_its_outcome_when_notice_comes_during_its_uploads() {
+fn done_work_keeps_its_outcome_when_notice_comes_during_uploads() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
@@ -75,7 +75,7 @@ fn work_that_is_done_keeps_its_outcome_when_notice_comes_during_its_uploads() {
 
 /// A job that failed is not launched again, and one that nobody knows of is.
 #[test]
-fn work_that_ends_after_a_notice_keeps_its_outcome_whatever_it_is() {
+fn work_that_ends_after_a_notice_keeps_its_outcome() {
     for (code, because) in [(0, EndedBecause::Succeeded), (3, EndedBecause::Failed)] {
         simulate(async |clock| {
             let rig = Rig::new(clock.clone());
@@ -100,7 +100,7 @@ fn work_that_ends_after_a_notice_keeps_its_outcome_whatever_it_is() {
 }
 
 #[test]
-fn work_that_is_done_before_the_hard_end_keeps_its_outcome_and_says_what_is_lost() {
+fn work_done_before_the_hard_end_keeps_its_outcome_and_losses() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let mut machine = Played::new(&rig);
@@ -122,7 +122,7 @@ fn work_that_is_done_before_the_hard_end_keeps_its_outcome_and_says_what_is_lost
 
 /// The grace of a save may be longer than what the cloud leaves.
 #[test]
-fn a_stop_whose_last_save_is_cut_short_by_a_notice_keeps_its_outcome() {
+fn stop_whose_last_save_a_notice_cuts_short_keeps_its_outcome() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);

@@ -136,7 +136,7 @@ fn a_machine_that_is_held_can_be_kept_longer_by_any_job() {
 }
 
 #[test]
-fn a_job_says_when_its_machine_ends_and_with_more_time_that_it_ends_later() {
+fn status_shows_when_the_machine_ends_and_extend_moves_it() {
     let place = Place::new(WAITS);
     assert_eq!(
         place
@@ -246,7 +246,7 @@ fn what_was_added_to_a_budget_is_in_every_figure_of_the_most() {
 /// shows the request on its own line, with its author and time. A second request names the first.
 /// After Ctrl-C during the wait, the request stays and is carried out.
 #[test]
-fn a_stop_that_is_waited_for_is_carried_out_by_somebody_when_its_user_goes() {
+fn stop_is_carried_out_after_its_user_interrupts_the_wait() {
     let place = Place::new("trap '' TERM; while [ ! -e GO ]; do sleep 0.1; done");
     assert_eq!(
         place.0.lamp(&["run", "-d", "--name", "left", "--idle", "off", "--", "sh", "job.sh"]).code,
@@ -344,7 +344,7 @@ fn a_job_that_was_asked_to_end_says_so_before_its_agent_knows() {
 
 /// Work is lost by it: who names no job is asked, and where nobody can be asked, nothing is done.
 #[test]
-fn an_end_that_loses_work_and_names_no_job_is_not_obeyed_unasked() {
+fn stop_that_loses_work_needs_a_job_name_or_yes() {
     let place = Place::new(WAITS);
     assert_eq!(
         place.0.lamp(&["run", "-d", "--name", "only", "--idle", "off", "--", "sh", "job.sh"]).code,

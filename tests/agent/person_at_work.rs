@@ -102,7 +102,7 @@ fn a_limit_within_the_half_hour_is_what_is_told_and_what_holds() {
 }
 
 #[test]
-fn who_is_at_work_is_waited_for_over_a_crash_of_the_agent_and_not_where_the_store_is_gone() {
+fn person_at_work_is_waited_for_over_a_crash_but_not_an_outage() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = used(&rig);
@@ -129,7 +129,7 @@ fn who_is_at_work_is_waited_for_over_a_crash_of_the_agent_and_not_where_the_stor
 }
 
 #[test]
-fn nobody_is_waited_for_at_a_workstation_nor_where_the_job_file_says_so() {
+fn person_is_not_waited_for_at_a_workstation_or_if_job_says_so() {
     for (own_machine, spec) in [(false, "{}"), (true, r#"{"on": {"in_use": "terminate"}}"#)] {
         simulate(async |clock| {
             let rig = Rig::new(clock.clone());

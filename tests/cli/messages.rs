@@ -116,7 +116,7 @@ fn a_held_machine_says_until_when_and_where_its_work_is() {
 }
 
 #[test]
-fn the_kept_folder_of_a_local_job_is_told_with_what_to_do_about_it() {
+fn kept_folder_of_a_local_job_is_shown_with_start_and_cancel() {
     let place = Place::new("exit 3");
     place
         .0
@@ -195,7 +195,7 @@ fn an_idle_window_that_somebody_asks_for_is_told_as_it_is_held() {
 }
 
 #[test]
-fn a_name_that_is_no_part_of_an_id_is_told_and_an_empty_one_is_refused() {
+fn job_name_unfit_for_an_id_warns_and_an_empty_one_is_refused() {
     let sandbox = Sandbox::with_script();
     let check = |name: &str| sandbox.lamp(&["check", "--name", name, "--", "sh", "train.py"]);
     let odd = check("Bad Name/../x");
@@ -222,7 +222,7 @@ fn a_name_that_is_no_part_of_an_id_is_told_and_an_empty_one_is_refused() {
 }
 
 #[test]
-fn a_log_of_nothing_is_said_to_be_one_and_a_job_that_ends_is_not_to_be_stopped() {
+fn silent_job_has_an_empty_log_and_no_stop_hint_once_it_ends() {
     let place = Place::new("trap '' TERM; while [ ! -e GO ]; do sleep 0.05; done");
     assert_eq!(
         place.0.lamp(&["run", "-d", "--name", "mute", "--idle", "off", "--", "sh", "job.sh"]).code,

@@ -162,7 +162,7 @@ async fn taken(rig: &Rig, every: u64, upload: u64) -> (u64, u64, u64) {
 /// Tried with Hugging Face's Trainer and `save_steps=50`: it was ended 0 s after a notice of two
 /// minutes, and nothing was kept.
 #[test]
-fn a_script_that_saves_every_three_seconds_works_on_and_loses_one_save_at_most() {
+fn script_saving_every_3_s_works_on_and_loses_at_most_one_save() {
     simulate(async |clock| {
         let rig = Rig::new(clock);
         let (ended, saved, kept) = taken(&rig, 3, 0).await;
@@ -183,7 +183,7 @@ fn uploads_that_take_their_time_end_the_work_as_much_earlier() {
 
 /// Its newest save is whole and waits for the interval when the notice comes.
 #[test]
-fn a_script_that_saves_every_five_minutes_is_kept_at_once_and_works_on() {
+fn script_saving_every_5_min_is_kept_at_notice_and_works_on() {
     simulate(async |clock| {
         let rig = Rig::new(clock);
         let (ended, saved, kept) = taken(&rig, 195, 1).await;

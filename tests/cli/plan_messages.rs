@@ -8,7 +8,7 @@ use super::sandbox::{Ended, Sandbox};
 
 /// What a run would refuse, a plan does not end with 0, and it shows the plan all the same.
 #[test]
-fn a_plan_of_an_account_that_lacks_something_ends_as_the_run_would() {
+fn plan_with_an_unusable_job_root_ends_with_the_code_of_run() {
     let Some(ec2) = market() else { return };
     let sandbox = Sandbox::with_script();
     let job = [
@@ -172,7 +172,7 @@ fn a_plan_names_what_is_too_dear_to_be_bought_in_its_place() {
 /// Nobody is sent to ask for a quota of machines that the budget would not pay; and what is named
 /// is enough.
 #[test]
-fn a_budget_or_a_bid_that_is_too_small_names_the_smallest_that_would_do() {
+fn budget_or_bid_that_is_too_small_gets_a_hint_that_suffices() {
     let Some(ec2) = market() else { return };
     let sandbox = Sandbox::with_script();
     let plan = |more: &[&str]| {

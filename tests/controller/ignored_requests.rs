@@ -8,7 +8,7 @@ use lamp_test_support::virtual_clock::simulate;
 
 /// It beats to the end of its work, and hears of nothing.
 #[test]
-fn a_stop_that_an_agent_does_not_heed_ends_its_machine_all_the_same() {
+fn stop_that_an_agent_ignores_still_ends_its_machine() {
     simulate(async |clock| {
         let world = World::new(clock, &[Life::Deaf]).await;
         let receipt = world.drive_asked(600, Wish::Stop).await;

@@ -68,7 +68,7 @@ fn a_job_that_is_only_submitted_is_made_once_too() {
 }
 
 #[test]
-fn whoever_gets_no_answer_at_all_is_not_told_that_no_job_was_made() {
+fn unanswered_submit_does_not_claim_that_no_job_was_made() {
     simulate(async |clock| {
         for fault in [Fault::LostReply, Fault::Down] {
             let world = World::unmade(clock.clone(), &[ENDS]).await;
@@ -174,7 +174,7 @@ fn a_wish_that_is_repeated_takes_nobodys_place() {
 }
 
 #[test]
-fn a_wish_that_nobody_answers_is_not_said_to_have_changed_nothing() {
+fn unanswered_wish_does_not_claim_that_nothing_changed() {
     simulate(async |clock| {
         let world = World::new(clock.clone(), &[ENDS]).await;
         let began = clock.mono();

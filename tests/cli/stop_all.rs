@@ -34,7 +34,7 @@ fn begin(place: &Place, names: &[&str]) -> Vec<String> {
 
 /// A word that means nothing keeps nothing else running: that bills.
 #[test]
-fn several_jobs_are_ended_by_one_word_and_one_that_is_not_there_keeps_none_of_them() {
+fn stop_of_several_jobs_ends_each_despite_a_missing_one() {
     let place = Place::new(WAITS);
     let jobs = begin(&place, &["one", "two", "three"]);
     let asked = place.0.lamp(&["stop", "one", "nobody", &jobs[1], "one"]);
@@ -134,7 +134,7 @@ fn several_jobs_are_waited_for_and_their_receipts_are_shown() {
 
 /// Nobody's job but one's own, and none unasked.
 #[test]
-fn all_jobs_of_ones_own_are_ended_after_a_question_and_nobody_elses() {
+fn stop_all_asks_first_and_ends_only_the_jobs_of_the_user() {
     let place = Place::new(WAITS);
     let none = place.0.lamp(&["stop", "--all", "--yes"]);
     assert!(none.code == 101, "{none:?}");

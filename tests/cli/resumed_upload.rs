@@ -91,7 +91,7 @@ fn run(user: &User) -> (String, String, Vec<String>) {
 }
 
 #[test]
-fn a_run_that_is_ended_while_it_sends_leaves_what_has_arrived_to_the_next() {
+fn run_after_an_interrupted_upload_sends_only_what_is_missing() {
     let Some(user) = ready() else { return };
     let (code, err) = is_cut_off(&user, "INT");
     assert_eq!(code, 130, "{err}");
@@ -118,7 +118,7 @@ fn a_run_that_is_ended_while_it_sends_leaves_what_has_arrived_to_the_next() {
 }
 
 #[test]
-fn an_id_that_was_taken_all_the_same_and_a_folder_that_has_changed_are_no_hindrance() {
+fn run_uploads_anew_after_a_taken_id_or_a_changed_folder() {
     let Some(user) = ready() else { return };
     is_cut_off(&user, "KILL");
     let only = |folder: &Path| {

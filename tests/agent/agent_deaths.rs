@@ -277,7 +277,7 @@ fn death_at_every_call_changes_nothing() {
 }
 
 #[test]
-fn death_at_every_call_of_an_attempt_that_is_stopped_saves_and_ends_it() {
+fn death_at_every_call_of_a_stopped_attempt_saves_and_ends_it() {
     let deaths = die_everywhere(true, async |stage, what| {
         let story = stage.story(what).await;
         assert_eq!((story.because, story.losses), (EndedBecause::UserStopped, vec![]), "{what}");
@@ -333,7 +333,7 @@ fn die_everywhere(stopped: bool, check: impl AsyncFn(&Stage, &str)) -> u64 {
 }
 
 #[test]
-fn as_long_as_nobody_can_tell_whether_the_workload_runs_no_second_one_is_started() {
+fn workload_that_may_still_run_is_not_started_a_second_time() {
     simulate(async |clock: Arc<VirtualClock>| {
         let stage = Stage::new(clock.clone(), STEPS).await;
         tokio::select! {
@@ -378,7 +378,7 @@ fn a_wish_ends_an_attempt_whose_workload_cannot_be_found() {
 }
 
 #[test]
-fn a_controller_that_wants_another_market_gets_a_checkpoint_and_a_dark_machine() {
+fn move_to_another_market_saves_a_checkpoint_and_ends_machine() {
     simulate(async |clock: Arc<VirtualClock>| {
         let stage = Stage::new(clock.clone(), 600).await;
         let asked = async {

@@ -43,7 +43,7 @@ impl Inbox {
 }
 
 #[test]
-fn start_interruption_resumption_and_end_are_told_once_by_two_controllers() {
+fn job_events_are_told_once_when_two_controllers_drive() {
     simulate(async |clock| {
         let lives = [Life::Taken { secs: 1200 }, Life::Ends { secs: 120, code: 0 }];
         let world = World::new(clock, &lives).await;
@@ -78,7 +78,7 @@ async fn quiet(world: &World, secs: f64, sequence: u64) {
 }
 
 #[test]
-fn idle_end_is_told_before_with_the_command_that_extends_and_again_after_that() {
+fn idle_end_is_told_ahead_with_extend_command_for_each_pause() {
     simulate(async |clock| {
         let world = World::new(clock.clone(), &[Life::FallsSilent]).await;
         let inbox = Arc::new(Inbox::default());

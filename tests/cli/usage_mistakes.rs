@@ -11,7 +11,7 @@ use super::sandbox::{Sandbox, heard};
 
 /// A success that nobody can read is none.
 #[test]
-fn output_that_cannot_be_written_is_a_failure_and_a_reader_that_went_away_is_none() {
+fn unwritable_output_is_a_failure_and_a_closed_pipe_is_none() {
     let sandbox = Sandbox::with_script();
     for words in [
         &["schema", "job"][..],
@@ -65,7 +65,7 @@ fn a_job_root_in_the_workdir_does_not_ship() {
 
 /// The one that is told hides no other.
 #[test]
-fn what_cannot_be_read_in_the_workdir_is_a_finding_beside_the_others() {
+fn unreadable_file_in_the_workdir_is_a_finding_beside_others() {
     let sandbox = Sandbox::with_script();
     sandbox.write("ok.toml", "command = ['sh', 'train.py']\nwatch.idle_cpu_percent = -1\n");
     sandbox.write("closed.bin", "x");
@@ -113,7 +113,7 @@ fn a_pipe_is_no_job_file() {
 
 /// What bills is ended from anywhere.
 #[test]
-fn from_a_folder_that_is_gone_what_needs_none_works_and_the_rest_says_so() {
+fn command_in_a_deleted_folder_works_unless_it_needs_the_folder() {
     let sandbox = Sandbox::with_script();
     let from_nowhere = |words: &[&str]| {
         let lamp = env!("CARGO_BIN_EXE_lamp");
@@ -164,7 +164,7 @@ fn a_usage_error_for_machines_names_what_is_missing() {
 }
 
 #[test]
-fn a_region_or_a_type_that_is_empty_or_several_is_refused_before_anybody_is_asked() {
+fn region_or_type_that_is_not_one_name_is_refused_offline() {
     let sandbox = Sandbox::with_script();
     for [flag, value] in [
         ["--region", ""],
@@ -330,7 +330,7 @@ fn an_amount_below_nothing_is_told_as_that() {
 
 /// No price is needed for that.
 #[test]
-fn a_limit_of_time_that_is_shorter_than_the_work_is_found_without_asking_anybody() {
+fn max_runtime_shorter_than_the_work_is_found_offline() {
     let of = |lines: &str| {
         findings(&format!(
             "[machine]\ncloud = 'aws'\ngpus = 'A10G:1'\n[checkpoint]\npath = 'c'\n{lines}"
@@ -354,7 +354,7 @@ fn a_limit_of_time_that_is_shorter_than_the_work_is_found_without_asking_anybody
 
 /// A file does not say it, and to find out on a machine costs money.
 #[test]
-fn that_a_script_resumes_is_said_to_be_untried_with_the_command_that_tries_it() {
+fn check_says_that_resuming_is_untried_and_names_rehearse() {
     let sandbox = Sandbox::with_script();
     sandbox.write("job.toml", "command = ['sh', 'train.py']\n[checkpoint]\npath = 'ckpt'\n");
     let checked = sandbox.lamp(&["check", "job.toml"]).err;

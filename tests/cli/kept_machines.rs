@@ -25,7 +25,7 @@ fn ended() -> Sandbox {
 }
 
 #[test]
-fn status_says_what_is_kept_and_what_it_costs_a_month_as_long_as_nobody_has_seen_it_gone() {
+fn status_shows_kept_disks_until_they_are_gone() {
     let sandbox = ended();
     let list = sandbox.lamp(&["status"]);
     let said = "digits-7f3k2q keeps volume vol-1 in us-east-1 (100 GiB, kept by the stopped i-1): $8.00 a month";
@@ -74,7 +74,7 @@ fn status_says_what_is_kept_and_what_it_costs_a_month_as_long_as_nobody_has_seen
 }
 
 #[test]
-fn the_kept_machine_of_an_ended_job_is_given_up_by_cancel_and_by_nothing_less() {
+fn kept_machine_of_an_ended_job_is_given_up_only_by_cancel() {
     let place = Place::new("exit 3");
     place
         .0
@@ -160,7 +160,7 @@ fn a_start_between_the_question_and_the_yes_keeps_the_machine() {
 }
 
 #[test]
-fn whoever_leaves_at_a_question_is_told_that_nothing_was_changed() {
+fn cancel_left_at_its_question_says_that_nothing_was_ended() {
     if !Terminal::is_there() {
         return lamp_test_support::skipped("script", "no `script`, which makes a terminal");
     }

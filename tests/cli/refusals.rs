@@ -62,7 +62,7 @@ fn with_json_the_refusal_carries_its_findings() {
 }
 
 #[test]
-fn a_command_that_is_not_there_is_refused_before_it_costs_anything() {
+fn missing_command_is_refused_before_it_costs_anything() {
     let sandbox = with_job("command = ['pyhton3', 'train.py']\n");
     let ended = sandbox.lamp(&RUN);
     assert_eq!(ended.code, 100, "{ended:?}");
