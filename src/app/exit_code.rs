@@ -2,7 +2,7 @@
 //!
 //! `docs/exit-codes.md` lists them, and a test compares the two. Every number here needs a name.
 
-use crate::job::{EndedBecause, ExitStatus};
+use crate::job::{EndedBecause, ExitStatus, JobOutcome, Receipt};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExitCode(u8);
@@ -90,6 +90,20 @@ impl ExitCode {
             EndedBecause::LaunchFailed => ExitCode::LAUNCH_FAILED,
         }
     }
+
+    /// The exit code of an ended job.
+    pub fn of_receipt(receipt: &Receipt) -> Self {
+        let last = receipt.attempts.last();
+        match (receipt.outcome, receipt.because.or(last.map(|last| last.ended_because))) {
+            (JobOutcome::Succeeded, _) => ExitCode::SUCCESS,
+            (JobOutcome::Stopped | JobOutcome::Cancelled, _) => ExitCode::STOPPED,
+            (JobOutcome::Failed | JobOutcome::Ended, Some(because)) => {
+                ExitCode::of_end(because, last.and_then(|last| last.exit))
+            }
+            // Only in receipts of older versions: a limit ended the job before any launch.
+            (JobOutcome::Failed | JobOutcome::Ended, None) => ExitCode::LIMIT,
+        }
+    }
 }
 
 impl From<ExitCode> for std::process::ExitCode {
@@ -100,8 +114,9 @@ impl From<ExitCode> for std::process::ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
-    use crate::job::JobOutcome;
 
     #[test]
     fn the_workloads_own_code_passes_through() {
@@ -157,5 +172,22 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    fn code(because: &Value, attempts: &Value) -> ExitCode {
+        let receipt = json!({ "format": 1, "job": "x-222222", "name": "x", "outcome": "failed", "exit_code": null, "because": because,
+            "reason": "r", "started": "2026-01-01T00:00:00Z", "ended": "2026-01-01T01:00:00Z", "attempts": attempts, "total_usd": 0.0,
+            "useful_seconds": 0.0, "idle_seconds": 0.0, "checkpoints": 0 });
+        ExitCode::of_receipt(&serde_json::from_value(receipt).unwrap())
+    }
+
+    #[test]
+    fn limit_between_two_attempts_or_before_the_first_is_a_limit() {
+        let interrupted = json!([{ "attempt": 1, "instance": "i", "instance_type": "t", "zone": "z", "market": "spot", "started": null,
+            "ended": null, "billed_seconds": 0.0, "usd": 0.0, "ended_because": "interrupted" }]);
+        assert_eq!(code(&json!("deadline"), &interrupted), ExitCode::LIMIT);
+        assert_eq!(code(&json!("budget"), &json!([])), ExitCode::LIMIT);
+        assert_eq!(code(&json!("interrupted"), &interrupted), ExitCode::LOST);
+        assert_eq!(code(&Value::Null, &interrupted), ExitCode::LOST);
     }
 }

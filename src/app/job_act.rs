@@ -135,8 +135,10 @@ async fn recorded(
     };
     let dir = find_job::find_under_way(session.store, Some(job)).await?;
     // A view that is open since before its end must not give up what the job keeps.
-    find_job::must_be_under_way(&dir).await?;
-    let how = How { wish, wait: false, named: Named::Itself, several: false };
+    if stop::rank_at_work(&dir).await.is_none() {
+        find_job::must_be_under_way(&dir).await?;
+    }
+    let how = How { wish, wait: false, named: Named::All, several: false };
     Ok(match stop::ask(session, dir, how).await? {
         StopAnswer::Over(_, document) => document,
         StopAnswer::Stands(standing) => standing.document,

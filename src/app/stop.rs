@@ -196,6 +196,20 @@ async fn ask_other_ranks(session: &Session<'_>, dir: &JobDir, wish: Wish) {
     }
 }
 
+/// A rank that runs on after rank 0, whose job this is, has ended.
+pub async fn rank_at_work(dir: &JobDir) -> Option<JobDir> {
+    let member = gang_jobs::member_of(dir).await.ok().flatten()?;
+    if member.rank != 0 {
+        return None;
+    }
+    for rank in gang_jobs::all_ranks(dir, &member) {
+        if is_open(&rank).await {
+            return Some(rank);
+        }
+    }
+    None
+}
+
 /// Rank 0 has ended, and stands for the others. `None`: none of them runs.
 async fn ask_ranks_of_ended(
     session: &Session<'_>,
@@ -203,15 +217,8 @@ async fn ask_ranks_of_ended(
     how: How,
 ) -> Result<Option<StopAnswer>, Fault> {
     let member = gang_jobs::member_of(dir).await.ok().flatten();
-    let Some(member) = member.filter(|member| member.rank == 0) else { return Ok(None) };
-    let mut running = None;
-    for rank in gang_jobs::all_ranks(dir, &member) {
-        if is_open(&rank).await {
-            running = Some(rank);
-            break;
-        }
-    }
-    let Some(running) = running else { return Ok(None) };
+    let Some(member) = member else { return Ok(None) };
+    let Some(running) = rank_at_work(dir).await else { return Ok(None) };
     session.confirm_owner(running.job(), find_job::owner_of(&running).await.ok().flatten())?;
     session.note(format!("rank 0, {}, has ended", dir.job()));
     let found = ask_members(session, dir, &member, how.wish).await;
@@ -318,6 +325,15 @@ async fn newest_events(dir: &JobDir) -> Result<(bool, Vec<Event>), JobDirError> 
 /// # Errors
 /// Fails when the job has ended, or the job root is unreachable.
 pub async fn foretell(dir: &JobDir, wish: Wish, now: Timestamp) -> Result<String, Fault> {
+    if let Some(running) = rank_at_work(dir).await
+        && running.job() != dir.job()
+    {
+        return Ok(format!(
+            "the other ranks are asked to {}: {} still bills",
+            verb(wish),
+            running.job()
+        ));
+    }
     let spec = find_job::must_be_under_way(dir).await?;
     let fault = |error| record_errors::record_fault(&error);
     let work = match (wish, &spec.checkpoint) {

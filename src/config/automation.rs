@@ -167,6 +167,10 @@ pub fn resolve(file: &ScheduleFile, spec: &Spec, now: Timestamp) -> (ScheduleSpe
             Finding::error("limits.deadline", "is one moment, and the job is run again and again");
         found.push(finding.hint("`limits.max_runtime` bounds each run"));
     }
+    if spec.gang.is_some() {
+        let finding = Finding::warning("schedule", "cannot start a job of several machines yet");
+        found.push(finding.hint("`lamp run` starts it now; `lamp apply` refuses it"));
+    }
     (resolved, found)
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use lamp_test_support::skipped;
 use serde_json::Value;
 
-use crate::place::{Place, end};
+use crate::place::{Place, end, pids, signal, wait_until};
 use crate::sandbox::PATIENCE;
 
 /// Ranks that meet at MASTER_ADDR with the standard library alone, and count steps together.
@@ -115,7 +115,7 @@ fn missing_rank_ends_the_gang_with_its_name() {
     let setup = "setup = \"case $LAMP_JOB in *-r1-*) exit 3;; esac\"\nnodes = 2";
     let place = place(6, "[gang]\nengine = \"env\"", setup);
     let (code, _, err) = end(place.start(&["run"]));
-    assert_ne!(code, 0, "{err}");
+    assert_eq!(code, 106, "{err}");
     assert!(err.contains("rank 1 does not come back: its job has ended: setup failed"), "{err}");
     place.nothing_is_left();
 }
@@ -204,6 +204,35 @@ fn rank_in_its_setup_ends_with_the_gang() {
         std::thread::sleep(Duration::from_millis(100));
     }
     assert_eq!(place.receipt(&rank)["outcome"], "stopped");
+    place.nothing_is_left();
+}
+
+/// The agent of rank 1 is frozen, so it does not see that the gang is over.
+#[test]
+fn stop_asks_ranks_that_run_after_rank_0() {
+    let place = Place::new(
+        "[ \"$LAMP_RANK\" = 0 ] || exec sleep 600\nwhile [ ! -e GO ]; do sleep 0.1; done",
+    );
+    let gang = "nodes = 2\n[gang]\nengine = \"env\"\ndone = \"rank0\"";
+    place.0.write("lamp.toml", format!("name = \"g\"\ncommand = [\"sh\", \"job.sh\"]\n{gang}\n"));
+    let job = place.0.lamp(&["run", "-d", "-q"]).out.trim().to_owned();
+    let rank = job.replacen("g-", "g-r1-", 1);
+    let jobs = place.0.path().join("home/.local/state/lamplighter/jobs");
+    let formed = jobs.join(&job).join("gang/0001/formation.json");
+    wait_until("the gang is formed", || formed.exists().then_some(()));
+    let machine = place.until(&rank, "running")["instance"].as_str().expect("one").to_owned();
+    let frozen = pids(&place, &["machine", &machine]);
+    assert!(!frozen.is_empty(), "no agent of {machine}");
+    frozen.iter().for_each(|pid| signal(*pid, "STOP"));
+    place.0.write("go", "");
+    let has_ended = |job: &str| jobs.join(job).join("receipt.json").exists().then_some(());
+    wait_until("rank 0 has ended", || has_ended(&job));
+    let stopped = place.0.lamp(&["stop", &job]);
+    frozen.iter().for_each(|pid| signal(*pid, "CONT"));
+    assert_eq!(stopped.code, 0, "{}", stopped.err);
+    let asked = "asked the other 1 of its 2 ranks to stop";
+    assert!(stopped.err.contains(asked), "{}", stopped.err);
+    wait_until("rank 1 has ended", || has_ended(&rank));
     place.nothing_is_left();
 }
 

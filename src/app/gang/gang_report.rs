@@ -177,6 +177,12 @@ impl GangReport {
 }
 
 impl GangReport {
+    /// Whether rank 0 has ended, and another rank has not.
+    pub fn runs_without_first(&self) -> bool {
+        let mut over = self.ranks.iter().map(|rank| rank.ended.is_some());
+        over.next() == Some(true) && over.any(|over| !over)
+    }
+
     /// The time and money without work, for a person.
     pub fn time_lines(&self) -> Vec<String> {
         let times = [

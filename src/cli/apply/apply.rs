@@ -187,7 +187,10 @@ async fn apply(
     let made =
         execute::carry_out(context, &store, &controller, &planned, &ready, &jobs, &kept).await?;
     tell(context, &set, &planned, &costs, &made, false);
-    Ok(made.iter().find_map(|made| made.refused.as_ref()).map_or(ExitCode::SUCCESS, run::exit_code))
+    Ok(made
+        .iter()
+        .find_map(|made| made.refused.as_ref())
+        .map_or(ExitCode::SUCCESS, ExitCode::of_receipt))
 }
 
 fn fact(ready: &ReadyFile) -> FileFact {

@@ -207,7 +207,7 @@ async fn last_run(
         state: summary.as_ref().map(|summary| summary.state),
         exit_code: summary.and_then(|summary| summary.exit_code),
         because: receipt.as_ref().map(|receipt| receipt.reason.clone()),
-        code: receipt.as_ref().map(|receipt| run::exit_code(receipt).number()),
+        code: receipt.as_ref().map(|receipt| ExitCode::of_receipt(receipt).number()),
     })
 }
 

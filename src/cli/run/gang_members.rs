@@ -143,8 +143,10 @@ fn no_part(job: &JobId, rank: u32) -> Fault {
 }
 
 /// Waits for the receipts of all ranks, and shows the gang. A job of one machine has none.
-pub async fn tell_end(context: &Context, leader: &JobDir) {
-    let Ok(Some(member)) = member_of(leader).await else { return };
+///
+/// `code`: the exit code of rank 0. Returns that of a rank that failed before its work began.
+pub async fn tell_end(context: &Context, leader: &JobDir, code: ExitCode) -> ExitCode {
+    let Ok(Some(member)) = member_of(leader).await else { return code };
     let ranks = all_ranks(leader, &member);
     let all_over = async {
         for dir in &ranks {
@@ -166,12 +168,16 @@ pub async fn tell_end(context: &Context, leader: &JobDir) {
             leader.job()
         ));
     }
-    note(context, leader).await;
+    let Ok(Some(report)) = GangReport::read(leader, context.clock.now()).await else { return code };
+    report.lines().into_iter().for_each(|line| context.printer.note(line));
+    let failed = report.failed_rank.and_then(|rank| ranks.get(rank as usize));
+    match failed {
+        Some(dir) if code != ExitCode::SUCCESS => unprepared(dir).await.unwrap_or(code),
+        _ => code,
+    }
 }
 
-/// The gang on stderr, beside the data.
-async fn note(context: &Context, dir: &JobDir) {
-    if let Ok(Some(report)) = GangReport::read(dir, context.clock.now()).await {
-        report.lines().into_iter().for_each(|line| context.printer.note(line));
-    }
+async fn unprepared(rank: &JobDir) -> Option<ExitCode> {
+    let code = ExitCode::of_receipt(&rank.receipt().await.ok()??);
+    matches!(code, ExitCode::PREPARE_FAILED | ExitCode::LAUNCH_FAILED).then_some(code)
 }

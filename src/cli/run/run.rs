@@ -31,7 +31,7 @@ use crate::cli::status::receipt;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::{Controller, JobMemory, Planned};
 use crate::job::seat_leader;
-use crate::job::{JobOutcome, Receipt, ResolvedSpec};
+use crate::job::{Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, proof_keys};
 use crate::market::CloudKind;
 use crate::wire::{StoreHandle, Workstation};
@@ -241,9 +241,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     match stand_beside(attached, &workstation, &controller, memory, &mut left).await? {
         Some(receipt) => {
-            let code = end(context, &dir, &receipt, args.outputs.as_deref()).await;
-            gang_members::tell_end(context, &dir).await;
-            code
+            let code = end(context, &dir, &receipt, args.outputs.as_deref()).await?;
+            Ok(gang_members::tell_end(context, &dir, code).await)
         }
         None => {
             if is_asked {
@@ -409,7 +408,7 @@ pub async fn end(
 
 /// The exit code of an ended job, with a hint if its launch was refused.
 pub async fn hinted(context: &Context, dir: &JobDir, ended: &Receipt) -> ExitCode {
-    let code = exit_code(ended);
+    let code = ExitCode::of_receipt(ended);
     if code == ExitCode::LAUNCH_FAILED
         && dir
             .spec()
@@ -421,41 +420,4 @@ pub async fn hinted(context: &Context, dir: &JobDir, ended: &Receipt) -> ExitCod
         context.printer.hint("`lamp doctor` says what AWS refuses or lacks; `lamp iam controller` prints the policy that a launch needs");
     }
     code
-}
-
-pub fn exit_code(receipt: &Receipt) -> ExitCode {
-    let last = receipt.attempts.last();
-    match (receipt.outcome, receipt.because.or(last.map(|last| last.ended_because))) {
-        (JobOutcome::Succeeded, _) => ExitCode::SUCCESS,
-        (JobOutcome::Stopped | JobOutcome::Cancelled, _) => ExitCode::STOPPED,
-        (JobOutcome::Failed | JobOutcome::Ended, Some(because)) => {
-            ExitCode::of_end(because, last.and_then(|last| last.exit))
-        }
-        // Only in receipts of older versions: a limit ended the job before any launch.
-        (JobOutcome::Failed | JobOutcome::Ended, None) => ExitCode::LIMIT,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn code(because: &Value, attempts: &Value) -> ExitCode {
-        let receipt = json!({ "format": 1, "job": "x-222222", "name": "x", "outcome": "failed", "exit_code": null, "because": because,
-            "reason": "r", "started": "2026-01-01T00:00:00Z", "ended": "2026-01-01T01:00:00Z", "attempts": attempts, "total_usd": 0.0,
-            "useful_seconds": 0.0, "idle_seconds": 0.0, "checkpoints": 0 });
-        exit_code(&serde_json::from_value(receipt).unwrap())
-    }
-
-    #[test]
-    fn a_limit_between_two_attempts_or_before_the_first_is_a_limit() {
-        let interrupted = json!([{ "attempt": 1, "instance": "i", "instance_type": "t", "zone": "z", "market": "spot", "started": null,
-            "ended": null, "billed_seconds": 0.0, "usd": 0.0, "ended_because": "interrupted" }]);
-        assert_eq!(code(&json!("deadline"), &interrupted), ExitCode::LIMIT);
-        assert_eq!(code(&json!("budget"), &json!([])), ExitCode::LIMIT);
-        assert_eq!(code(&json!("interrupted"), &interrupted), ExitCode::LOST);
-        assert_eq!(code(&Value::Null, &interrupted), ExitCode::LOST);
-    }
 }

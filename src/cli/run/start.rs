@@ -249,9 +249,8 @@ async fn stand_beside(
     let attached = Attached::new(context, next);
     match run::stand_beside(attached, workstation, controller, memory, left).await? {
         Some(receipt) => {
-            let code = run::end(context, next, &receipt, args.outputs.as_deref()).await;
-            gang_members::tell_end(context, next).await;
-            code
+            let code = run::end(context, next, &receipt, args.outputs.as_deref()).await?;
+            Ok(gang_members::tell_end(context, next, code).await)
         }
         None => Ok(ExitCode::CTRL_C),
     }

@@ -34,6 +34,14 @@ pub fn gang_part(view: &GangView) -> Markup {
                     }
                 }
             }
+            @if let Some(first) = report.ranks.first().filter(|_| report.runs_without_first()) {
+                p.warn { "Rank 0 has ended, and other ranks still bill." }
+                p.acts {
+                    @for (word, text) in [("stop", "Stop the others"), ("cancel", "Cancel the others")] {
+                        a.button href=(format!("/job/{}/act/{word}", first.job)) { (text) }
+                    }
+                }
+            }
             @for line in report.time_lines() { p { (line) } }
             @if let Some(end) = &report.end { p { "Over: " (end) } }
             h3 { "Epochs" }

@@ -19,6 +19,8 @@ mod cloud_init;
 mod desk;
 #[cfg(feature = "aws")]
 mod faults;
+#[cfg(feature = "aws")]
+mod gang;
 mod hardware;
 #[cfg(feature = "aws")]
 mod journey;

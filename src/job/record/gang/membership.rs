@@ -1,13 +1,13 @@
 //! The records of a gang, below `gang/` in the job directory of rank 0.
 //!
 //! ```text
-//!   gang/3/member-1.json    a rank is ready            written once by that rank
-//!   gang/3/formation.json   who works together         written once, by the lowest rank there
-//!   gang/3/start-1.json     how a rank starts (MPI)    written once, by the first machine
-//!   gang/3/done-1.json      a rank finished            written once by that rank
-//!   gang/3/lost-1.json      a rank was lost            written once, by the first to notice
-//!   gang/3/over.json        the epoch is over          written once, by the first to notice
-//!   gang/end.json           the gang is over           written once, by the first to notice
+//!   gang/0003/member-1.json    a rank is ready            written once by that rank
+//!   gang/0003/formation.json   who works together         written once, by the lowest rank there
+//!   gang/0003/start-1.json     how a rank starts (MPI)    written once, by the first machine
+//!   gang/0003/done-1.json      a rank finished            written once by that rank
+//!   gang/0003/lost-1.json      a rank was lost            written once, by the first to notice
+//!   gang/0003/over.json        the epoch is over          written once, by the first to notice
+//!   gang/end.json              the gang is over           written once, by the first to notice
 //! ```
 //! An epoch is one set of machines that work together. The next one starts from a checkpoint.
 
