@@ -46,7 +46,7 @@ const OUTCOME_MIN: Duration = Duration::from_secs(60);
 /// late.
 const NOTICE_VOID_AFTER: SignedDuration = SignedDuration::from_secs(180);
 
-/// A kept machine's terminals are told this long before it terminates, the last time first.
+/// A kept machine's terminals are warned this long before it terminates, shortest time first.
 const TOLD_BEFORE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10 * 60)];
 
 /// The end of one attempt, in order.
@@ -137,8 +137,8 @@ impl<'a> ShutdownSequence<'a> {
         (losses, until)
     }
 
-    /// Replaces all saves and uploads of an end. Stops the workload in case the cloud spares the
-    /// machine.
+    /// An end after too many crashes: nothing more is saved or uploaded. Stops the workload in case
+    /// the cloud spares the machine.
     async fn drain_nothing(&mut self, text: String) -> (Vec<String>, Duration) {
         if matches!(self.end.then, Afterwards::LeaveToCloud { .. }) {
             self.agent.stop_workload(Duration::ZERO, None).await;

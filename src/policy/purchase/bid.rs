@@ -27,7 +27,7 @@ impl Bid {
         let dear = offer.on_demand.filter(|full| self.price > *full && *full > UsdPerHour::ZERO).map(|full| {
             let times = self.price.per_hour().dollars() / full.per_hour().dollars();
             let much = if times >= TOLD_IN_TIMES { format!("{times:.1} times") } else { format!("{:.0}% of", times * 100.0) };
-            format!("the bid of {} is {much} the on-demand price of {full}: what it allows beyond that no machine is worth", self.price)
+            format!("the bid of {} is {much} the on-demand price of {full}: no machine is worth more than its on-demand price", self.price)
         });
         dear.into_iter().chain(self.told()).chain([HONEST.to_owned()]).collect()
     }
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(beside("5").len(), 2);
         assert_eq!(
             beside("5")[0],
-            "the bid of $5.00/h is 5.0 times the on-demand price of $1.00/h: what it allows beyond that no machine is worth"
+            "the bid of $5.00/h is 5.0 times the on-demand price of $1.00/h: no machine is worth more than its on-demand price"
         );
         assert!(
             beside("1.5")[0].starts_with("the bid of $1.50/h is 150% of the on-demand price"),

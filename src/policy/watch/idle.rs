@@ -44,7 +44,8 @@ const NO_TRANSFERS: Patience = Patience { windows: 12.0, enough_secs: 3600.0 };
 const YOUNG: Patience = Patience { windows: 3.0, enough_secs: 900.0 };
 
 /// Three times the longest pause so far. Pauses have heavy tails, and the next record is often
-/// twice the last. On recorded jobs, two stops one by mistake, and four misses a forgotten machine.
+/// twice the last. On recorded jobs, a factor of two stops one by mistake,
+/// and one of four misses a forgotten machine.
 const TIMES_PAUSE: f64 = 3.0;
 
 /// Half of the quiet time. The network belongs to the whole machine: a burst (an update, a log

@@ -34,8 +34,8 @@ const VOID_AFTER_SECS: i64 = 180;
 /// the work.
 const END_MARGIN_SECS: i64 = 15;
 
-/// Assumed upload rate of an unmeasured network. EC2 to S3 is faster, so the estimate ends the work
-/// rather early.
+/// Assumed upload rate of an unmeasured network. EC2 to S3 is faster, so the work ends a
+/// little too early, never too late.
 const ASSUMED_BYTES_PER_SEC: f64 = 10e6;
 
 /// The final save begins at the latest ten minutes before a scheduled reboot or retirement. Such
