@@ -94,8 +94,11 @@ impl RankState {
         let ready = match self.make_ready(checkpoint) {
             Ok(ready) => ready,
             Err(error) => {
-                self.say(format!("has no address for the other ranks: {error}"));
-                return Gathered::ToldToEnd;
+                let text =
+                    format!("rank {} has no address for the other ranks: {error}", self.rank());
+                self.say(&text);
+                self.end_gang(GangEndCause::Failed, Some(1), Vec::new(), &text).await;
+                return Gathered::Superseded;
             }
         };
         self.insist("its readiness", || self.dir.create_ready(epoch, &ready)).await;

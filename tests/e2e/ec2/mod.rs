@@ -40,6 +40,8 @@ mod stories;
 #[cfg(feature = "aws")]
 mod story;
 #[cfg(feature = "aws")]
+mod submit;
+#[cfg(feature = "aws")]
 mod waiting;
 #[cfg(feature = "aws")]
 mod wishes;
