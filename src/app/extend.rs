@@ -167,6 +167,33 @@ async fn confirm_other_owner(session: &Session<'_>, dir: &JobDir) -> Result<Opti
     Ok(theirs)
 }
 
+/// Says what more time or money would do to the job and to its bill.
+///
+/// # Errors
+/// Fails when the job has ended, or the job root is unreachable.
+pub async fn foretell_more(dir: &JobDir, more: &More, now: Timestamp) -> Result<String, Fault> {
+    find_job::must_be_under_way(dir).await?;
+    let summary =
+        Summary::read(dir, now).await.map_err(|error| record_errors::record_fault(&error))?;
+    let hour = summary.and_then(|summary| summary.usd_per_hour);
+    let cost = |time: Span| match hour {
+        None => "what the machine costs is unknown".to_owned(),
+        Some(hour) if hour > UsdPerHour::ZERO => {
+            let most = hour.cost_of(time.duration()).rounded_up();
+            format!("the machine costs {hour}: at most {most} for {time} more")
+        }
+        Some(_) => "the machine costs nothing".to_owned(),
+    };
+    Ok(match (more.time, more.budget) {
+        (Some(time), _) => format!("the job may run {time} longer; {}", cost(time)),
+        (None, Some(usd)) => format!("the job may spend {usd} more"),
+        (None, None) => {
+            let hour = cost(Span::from_secs(3600));
+            format!("the job may run longer, or spend more; {hour}")
+        }
+    })
+}
+
 /// Says what a keep would do to the job and to its bill.
 ///
 /// # Errors

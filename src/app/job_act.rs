@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::extend::{KEEP, More, extend, foretell_keep};
+use super::extend::{KEEP, More, extend, foretell_keep, foretell_more};
 use super::session::{Face, Session, SessionLine};
 use super::stop::{self, How, Named, StopAnswer};
 use super::{ExitCode, Fault, find_job, save_now};
@@ -69,22 +69,23 @@ pub struct ActPlace {
     pub is_misread: bool,
 }
 
-/// Says what a stop, a cancel, a save or a keep would do to the job and to its bill. `None`: the
-/// act is an extension, whose sentence depends on the amount.
+/// Says what an act would do to the job and to its bill. `more`: how much an extension gives, as
+/// far as it is known.
 ///
 /// # Errors
 /// Fails when the job has ended, or its records cannot be read.
 pub async fn foretell(
     dir: &JobDir,
     act: JobAct,
+    more: &More,
     now: jiff::Timestamp,
-) -> Result<Option<String>, Fault> {
+) -> Result<String, Fault> {
     match act {
-        JobAct::Stop => stop::foretell(dir, Wish::Stop, now).await.map(Some),
-        JobAct::Cancel => stop::foretell(dir, Wish::Cancel, now).await.map(Some),
-        JobAct::Save => save_now::foretell(dir).await.map(Some),
-        JobAct::Keep => foretell_keep(dir, KEEP, now).await.map(Some),
-        JobAct::Extend => find_job::must_be_under_way(dir).await.map(|_| None),
+        JobAct::Stop => stop::foretell(dir, Wish::Stop, now).await,
+        JobAct::Cancel => stop::foretell(dir, Wish::Cancel, now).await,
+        JobAct::Save => save_now::foretell(dir).await,
+        JobAct::Keep => foretell_keep(dir, KEEP, now).await,
+        JobAct::Extend => foretell_more(dir, more, now).await,
     }
 }
 

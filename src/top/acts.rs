@@ -19,15 +19,7 @@ use crate::app::{Fault, find_job};
 /// Fails when the job has ended, or its records cannot be read.
 pub async fn foretell(source: &TopSource, order: &Order) -> Result<String, Fault> {
     let dir = find_job::find(&source.place.store, Some(&order.job)).await?;
-    let foretold = job_act::foretell(&dir, order.act, source.now()).await?;
-    Ok(foretold.unwrap_or_else(|| {
-        let what = match (order.more.time, order.more.budget) {
-            (Some(time), _) => format!("the job may run {time} longer"),
-            (_, Some(usd)) => format!("the job may spend {usd} more"),
-            _ => "the job gets nothing more".to_owned(),
-        };
-        format!("{what}; its machine bills until its new end at the latest")
-    }))
+    job_act::foretell(&dir, order.act, &order.more, source.now()).await
 }
 
 /// A question ends the act, and is shown in a box.

@@ -51,9 +51,7 @@ pub async fn ask(
     let Some(act) = JobAct::of_verb(&word) else { return unknown() };
     let foretold = async {
         let dir = find_job::find(&site.store, Some(&job)).await?;
-        let foretold = job_act::foretell(&dir, act, site.clock.now()).await?;
-        let more = "The job may run longer, or spend more. Its machine bills until its new end at the latest";
-        Ok(foretold.unwrap_or_else(|| more.to_owned()))
+        job_act::foretell(&dir, act, &More::default(), site.clock.now()).await
     };
     match foretold.await {
         Ok(sentence) => question(&site, &job, &word, act, &sentence, &ActForm::default(), false),

@@ -99,6 +99,8 @@ fn acts_say_what_they_do_and_need_the_form() {
     }
     assert_eq!(requests(), 0);
     let extend = format!("/job/{job}/act/extend");
+    let said = page.get(&extend).text;
+    assert!(said.contains("the machine costs $2.00/h: at most $2.00 for 1h more"), "{said}");
     let with = |time: &str| {
         let mut form = form_of(&page, &extend);
         form.push(("time".to_owned(), time.to_owned()));

@@ -201,18 +201,18 @@ impl SeenJob<'_> {
                 last.plan.attempt.number(),
                 status.starts
             ),
-            command: self.extend(),
+            command: Some(self.extend()),
             ..JobEvent::new(EventKind::Idle, text)
         })
     }
 
     /// The command that lets it run on: it also starts the idle clock again.
-    fn extend(&self) -> Option<String> {
+    fn extend(&self) -> String {
         let limits = &self.spec.spec.limits;
         match (limits.max_runtime.is_some() || limits.deadline.is_some(), limits.budget) {
-            (true, _) => Some(format!("lamp extend {} 1h", self.job)),
-            (false, Some(_)) => Some(format!("lamp extend {} --budget 1", self.job)),
-            (false, None) => None,
+            (true, _) => format!("lamp extend {} 1h", self.job),
+            (false, Some(_)) => format!("lamp extend {} --budget 1", self.job),
+            (false, None) => format!("lamp extend {} --keep 1h", self.job),
         }
     }
 }
