@@ -242,6 +242,16 @@ fn forget_old_unless(folder: &Path, in_use: impl Fn(&Path) -> bool) {
 mod tests {
     use super::*;
 
+    /// Between fork and exec, a process that another test starts holds the locks of this one.
+    fn soon(holds: impl Fn() -> bool) -> bool {
+        (0..1000).any(|_| {
+            holds() || {
+                std::thread::sleep(Duration::from_millis(10));
+                false
+            }
+        })
+    }
+
     #[test]
     fn one_daemon_a_job_root() {
         let state = tempfile::tempdir().unwrap();
@@ -251,7 +261,7 @@ mod tests {
         assert!(lock_daemon(state.path(), "file:///a").unwrap().is_none());
         assert!(!daemon_runs(state.path(), "file:///b"));
         drop(lock);
-        assert!(!daemon_runs(state.path(), "file:///a"));
+        assert!(soon(|| !daemon_runs(state.path(), "file:///a")));
     }
 
     #[test]
@@ -289,7 +299,7 @@ mod tests {
         assert!(first.is_taken() && second.is_taken());
         drop(third);
         assert!(
-            !first.is_taken() && !second.is_taken() && !anew("me", 60),
+            soon(|| !first.is_taken() && !second.is_taken() && !anew("me", 60)),
             "it has died, and they are all there is"
         );
     }
@@ -316,7 +326,7 @@ mod tests {
         drop(one);
         assert!(driven());
         drop(two);
-        assert!(!driven() && listed("file:///a").is_empty());
+        assert!(soon(|| !driven() && listed("file:///a").is_empty()));
         // An old file that no process holds is removed. A held file stays.
         let path = |job: &str| driving_path(state.path(), "file:///a", job);
         let old = SystemTime::now() - KEEP - Duration::from_secs(60);
