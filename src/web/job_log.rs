@@ -16,14 +16,66 @@ const SEARCHED: usize = 20_000;
 /// Lines that are found.
 const FOUND_MAX: usize = 500;
 
+/// Lines before the first error, and from it on.
+const BEFORE_ERROR: usize = 15;
+const FROM_ERROR: usize = 100;
+
+/// Words of failing programs, in small letters.
+const ERROR_WORDS: [&str; 9] = [
+    "traceback (most recent",
+    "error",
+    "exception",
+    "fatal",
+    "panic",
+    "killed",
+    "segmentation fault",
+    "core dumped",
+    "out of memory",
+];
+
+/// The end of the log, the lines with a text, or what is around the first error.
+///
 /// # Errors
 /// Fails when the job root is unreachable.
-pub async fn tail(dir: &JobDir, attempt: AttemptNo, find: &str) -> Result<Markup, JobDirError> {
+pub async fn part(
+    dir: &JobDir,
+    attempt: AttemptNo,
+    find: &str,
+    jump: bool,
+) -> Result<Markup, JobDirError> {
     let is_search = !find.is_empty();
-    let lines = if is_search { SEARCHED } else { SHOWN };
+    let lines = if is_search || jump { SEARCHED } else { SHOWN };
     let (bytes, _) = LogTail::last(dir, attempt, lines).await?;
     let text = String::from_utf8_lossy(&bytes);
-    Ok(if is_search { found(&text, find) } else { end(&text) })
+    Ok(match (is_search, jump) {
+        (true, _) => found(&text, find),
+        (false, true) => around_error(&text),
+        (false, false) => end(&text),
+    })
+}
+
+fn is_error(line: &str) -> bool {
+    let lowered = line.to_lowercase();
+    ERROR_WORDS.iter().any(|word| lowered.contains(word))
+}
+
+fn around_error(text: &str) -> Markup {
+    let all = text.lines().count();
+    let Some(first) = text.lines().position(is_error) else {
+        return html! { p.muted { "None of the last " (all) " lines looks like an error." } };
+    };
+    let from = first.saturating_sub(BEFORE_ERROR);
+    let lines = text.lines().enumerate().skip(from).take(first - from + FROM_ERROR);
+    html! {
+        p { "The first of the last " (all) " lines that looks like an error is line " (first + 1) "." }
+        pre.log tabindex="0" aria-label="The first error" {
+            @for (at, line) in lines {
+                span.muted { (format!("{:>6}  ", at + 1)) }
+                @if at == first { mark { (readable(line)) } } @else { (readable(line)) }
+                "\n"
+            }
+        }
+    }
 }
 
 fn end(text: &str) -> Markup {
@@ -61,6 +113,17 @@ mod tests {
     #[test]
     fn bars_and_colours_become_text() {
         assert_eq!(readable("a\r\n10%\r20%\r\n\u{1b}[31mred\u{1b}[0m\u{7}\tx"), "a\n20%\nred\tx");
+    }
+
+    #[test]
+    fn first_error_stands_among_its_lines() {
+        let log = "step 1\nTraceback (most recent call last):\n  File \"a.py\"\nKeyError: 'x'\n";
+        let shown = around_error(log).into_string();
+        assert!(shown.contains("is line 2."), "{shown}");
+        assert!(shown.contains("<mark>Traceback (most recent call last):</mark>"), "{shown}");
+        assert!(shown.contains("step 1") && shown.contains("KeyError"), "{shown}");
+        assert!(around_error("Killed\n").into_string().contains("<mark>Killed"));
+        assert!(around_error("step 1\n").into_string().contains("None of the last 1 lines"));
     }
 
     #[test]

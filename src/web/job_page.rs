@@ -16,7 +16,7 @@ use super::job::idle_part::{IdleAnswer, REPLAYED_WITHIN, idle_answer, idle_part}
 use super::job::job_look::JobLook;
 use super::job::startup_part::startup_part;
 use super::job::verdict_part::verdict_part;
-use super::layout::{Page, fact, fault_box, fault_page, form_encoded};
+use super::layout::{Page, fact, fault_box, fault_event, fault_page, form_encoded};
 use super::plots::{self, Plots};
 use super::site::Site;
 use super::{job_log, live};
@@ -43,6 +43,9 @@ pub struct JobQuery {
     /// Lines of the log with this text.
     #[serde(default)]
     find: String,
+    /// The first error of the log, with the lines around it.
+    #[serde(default)]
+    jump: bool,
     /// Another idle window, like `10m`.
     #[serde(default)]
     idle: String,
@@ -66,7 +69,7 @@ impl JobPageFacts {
     ) -> Result<JobPageFacts, Fault> {
         let look = site.looks.of(plots::source(site), job, age).await?;
         let attempt = plots::chosen(&look.explained, asked.attempt);
-        let log = job_log::tail(&look.dir, attempt, &asked.find)
+        let log = job_log::part(&look.dir, attempt, &asked.find, asked.jump)
             .await
             .map_err(|error| record_errors::record_fault(&error))?;
         // The pages of a job share these samples. They are read at most once a look.
@@ -105,7 +108,10 @@ pub async fn page(
     let mut shown = Page::new(name);
     // The records of an ended job stay as they are.
     if look.summary.as_ref().is_none_or(|summary| !summary.state.is_final()) {
-        shown = shown.live(format!("/job/{id}/live?attempt={attempt}&find={find}"));
+        // Without a chosen attempt the page goes on with the next one.
+        let chosen = asked.attempt.map(|_| format!("&attempt={attempt}")).unwrap_or_default();
+        let jump = if asked.jump { "&jump=true" } else { "" };
+        shown = shown.live(format!("/job/{id}/live?find={find}{jump}{chosen}"));
     }
     shown.show(html! {}, body(&facts, &asked, drawn, idle)).into_response()
 }
@@ -159,11 +165,10 @@ pub async fn events(
         let (job, asked) = (job.clone(), asked.clone());
         async move {
             // The browser keeps the plots and the replay that it has.
-            let drawn = match JobPageFacts::read(&site, &job, &asked, site.every()).await {
-                Ok(facts) => body(&facts, &asked, html! {}, html! {}),
-                Err(fault) => fault_box(&fault),
-            };
-            drawn.into_string()
+            match JobPageFacts::read(&site, &job, &asked, site.every()).await {
+                Ok(facts) => body(&facts, &asked, html! {}, html! {}).into_string(),
+                Err(fault) => fault_event(&fault),
+            }
         }
     })
     .into_response()
@@ -188,8 +193,8 @@ fn body(facts: &JobPageFacts, asked: &JobQuery, drawn: Markup, idle: Markup) -> 
                 input #find type="search" name="find" value=(asked.find) autocomplete="off";
                 input type="hidden" name="attempt" value=(attempt);
                 button { "Find" }
-                a href=(format!("/job/{id}?attempt={attempt}&find=error#log")) { "errors" }
-                @if !asked.find.is_empty() {
+                a href=(format!("/job/{id}?attempt={attempt}&jump=true#log")) { "first error" }
+                @if !asked.find.is_empty() || asked.jump {
                     a href=(format!("/job/{id}?attempt={attempt}#log")) { "the end of the log" }
                 }
             }
@@ -274,9 +279,7 @@ fn attempts(id: &str, facts: &JobPageFacts) -> Markup {
     let row = |attempt: &ExplainedAttempt| {
         let (plan, settled) = (attempt.plan.as_ref(), attempt.settled.as_ref());
         let no = attempt.attempt.number();
-        let from = settled
-            .and_then(|settled| settled.outcome.as_ref()?.resumed_from.as_ref())
-            .map(|from| from.told());
+        let from = attempt.resumed_from().map(|from| from.told());
         html! {
             tr {
                 td { a href=(format!("/job/{id}?attempt={no}")) aria-current=[(attempt.attempt == facts.attempt).then_some("page")] { (no) } }

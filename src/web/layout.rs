@@ -38,8 +38,12 @@ impl<'a> Page<'a> {
         let body = html! {
             (fixed)
             div #live data-from=[self.live.as_deref()] { (changing) }
+            div #trouble hidden role="status" {}
+            p #paused hidden role="status" {
+                "The page waits while text is selected or a control is in use."
+            }
             p #stale hidden role="status" {
-                "The page has lost its connection. What it shows is old."
+                "The page has lost its connection. Its facts are from " time #heard { "before" } "."
             }
         };
         self.frame(true, body)
@@ -119,6 +123,15 @@ pub fn fault_box(fault: &Fault) -> Markup {
         }
     }
 }
+
+/// In place of a live part that could not be drawn. The browser keeps what it shows, and shows the
+/// fault beside it.
+pub fn fault_event(fault: &Fault) -> String {
+    format!("{FAULT_EVENT}{}", fault_box(fault).into_string())
+}
+
+/// page.js looks for it.
+const FAULT_EVENT: &str = "<!--fault-->";
 
 /// Text with `commands` in code.
 pub fn in_code(text: &str) -> Markup {

@@ -100,7 +100,24 @@ impl Mark {
     }
 }
 
+/// The data of the plots, with the words beside them: a page that is open draws both anew.
+#[derive(Serialize)]
+struct PlotsAnswer<'a> {
+    #[serde(flatten)]
+    plots: &'a Plots,
+    captions: Vec<String>,
+    words: String,
+}
+
 impl Plots {
+    fn to_answer(&self) -> PlotsAnswer<'_> {
+        PlotsAnswer {
+            plots: self,
+            captions: self.data.series.iter().map(last).collect(),
+            words: self.words().into_string(),
+        }
+    }
+
     /// # Errors
     /// Fails when the job root is unreachable.
     pub async fn read(site: &Site, look: &JobLook, number: AttemptNo) -> Result<Plots, Fault> {
@@ -133,7 +150,7 @@ impl Plots {
             return html! { p.muted { "There are no samples of this attempt yet." } };
         }
         html! {
-            (self.words())
+            div #words { (self.words()) }
             @for series in &self.data.series {
                 figure.plot data-series=(series.name) {
                     figcaption {
@@ -345,7 +362,7 @@ pub async fn json(
     };
     match read.await {
         Ok(plots) => {
-            let text = serde_json::to_string(&plots).unwrap_or_default();
+            let text = serde_json::to_string(&plots.to_answer()).unwrap_or_default();
             ([(header::CONTENT_TYPE, "application/json")], text).into_response()
         }
         Err(fault) => fault_page(&fault),

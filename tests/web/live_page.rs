@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::devtools::Browser;
 use crate::pages::Served;
-use crate::place::Place;
+use crate::place::{Place, pids, signal};
 use crate::six_jobs::SixJobs;
 
 const WAITS: &str = "echo first-line; while [ ! -e GO ]; do sleep 0.1; done; echo last-line";
@@ -50,6 +50,36 @@ fn open_page_follows_the_records_and_keeps_its_filter() {
     browser.until("its end is shown", "document.body.innerText.includes('Receipt')");
     assert_eq!(browser.value("window.isSame"), 2, "nothing was loaded again");
     place.until(&second, "succeeded");
+}
+
+/// The page is open before there are samples, and while the next attempt begins.
+#[test]
+fn open_job_page_gets_its_plots_and_follows_the_next_attempt() {
+    let place =
+        Place::new("echo attempt-$LAMP_ATTEMPT-runs; while [ ! -e GO ]; do sleep 0.1; done");
+    let job = run(&place, "alpha-job", "job.sh");
+    let page = Served::of(&place);
+    let Some(mut browser) = Browser::of(&place, &page) else { return };
+    browser.open(&format!("{}/job/{job}", page.root));
+    browser.value("window.isSame = 1");
+    browser.until("its plots are drawn", "document.querySelectorAll('#plots .uplot').length > 1");
+    let machine = place.until(&job, "running")["instance"].as_str().expect("one").to_owned();
+    for pid in pids(&place, &["machine", &machine]) {
+        signal(pid, "KILL");
+    }
+    browser.until(
+        "the next attempt is shown",
+        "document.getElementById('samples').innerText.includes('attempt 2') && document.body.innerText.includes('attempt-2-runs')",
+    );
+    browser.until(
+        "its plots are drawn",
+        "document.getElementById('plots').dataset.from.includes('attempt=2') && document.querySelector('#plots .uplot') !== null",
+    );
+    assert_eq!(browser.value("window.isSame"), 1, "nothing was loaded again");
+    place.0.write("go", "");
+    place.until(&job, "succeeded");
+    browser.open(&format!("{}/job/{job}?attempt=2", page.root));
+    assert!(browser.text().contains("the beginning"), "no checkpoint: {}", browser.text());
 }
 
 #[test]

@@ -196,7 +196,7 @@ impl OverviewReader {
         needs.extend(unanswered_need(&self.watch));
         needs.sort_by(|one, other| one.job.cmp(&other.job));
         let money = Money {
-            caps: workstation.caps.last(),
+            caps: workstation.caps.anew(),
             counted: counted(workstation, store).await?,
             today: sum_of(&costs, |day| day == today),
             month: sum_of(&costs, |day| day.first_of_month() == today.first_of_month()),
@@ -415,7 +415,7 @@ async fn counted(
     workstation: &Workstation,
     store: &StoreHandle,
 ) -> Result<Option<Spending>, Fault> {
-    if workstation.caps.last().are_none() {
+    if workstation.caps.anew().are_none() {
         return Ok(None);
     }
     let controller = drive::controller(workstation, store)?;
@@ -468,6 +468,11 @@ fn needs_of(summary: &Summary) -> Vec<Need> {
         let is_lost = silence.state() == "lost";
         let command = if is_lost { "lamp sweep".to_owned() } else { format!("lamp logs {job}") };
         needs.push(need(text, command));
+    }
+    // Nothing launches it until a person does something.
+    let is_stuck = summary.waiting_until.is_none() && summary.tried_again.is_none();
+    if let Some(why) = summary.waiting.as_ref().filter(|_| is_stuck) {
+        needs.push(need(format!("it waits: {why}"), format!("lamp explain {job}")));
     }
     needs.extend(verdict_need(summary));
     let attention = summary.attention.iter();

@@ -11,7 +11,9 @@ use super::next_end::Held;
 use super::reason_text::{asker, market_text, reason_text};
 use super::summary_text::resumed_text;
 use crate::app::text::local_time;
-use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled, is_absence};
+use crate::job::{
+    AttemptNo, CheckpointSummary, JobState, Plan, Reason, Request, Settled, is_absence,
+};
 use crate::jobdir::{Event, EventDetail, JobDir, JobDirError, unless_damaged};
 use crate::market::CloudKind;
 use crate::policy::cloud_text;
@@ -73,6 +75,19 @@ impl ExplainedAttempt {
             .as_ref()
             .map(|plan| plan.created)
             .or_else(|| self.events.first().map(|event| event.at))
+    }
+
+    /// The checkpoint that it began from. An attempt that is under way, or was lost, has it in its
+    /// events only.
+    pub fn resumed_from(&self) -> Option<&CheckpointSummary> {
+        let outcome = self.settled.as_ref().and_then(|settled| settled.outcome.as_ref());
+        let ended = outcome.and_then(|outcome| outcome.resumed_from.as_ref());
+        ended.or_else(|| {
+            self.events.iter().find_map(|event| match &event.what {
+                EventDetail::Resumed { checkpoint, .. } => Some(checkpoint),
+                _ => None,
+            })
+        })
     }
 }
 

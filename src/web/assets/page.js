@@ -9,20 +9,40 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 
 if (live && live.dataset.from) {
   const stale = document.getElementById("stale");
+  const trouble = document.getElementById("trouble");
+  const paused = document.getElementById("paused");
+  let heard = new Date();
   const source = new EventSource(live.dataset.from);
   source.onmessage = (event) => {
     stale.hidden = true;
+    // A part that cannot be drawn replaces nothing.
+    const failed = event.data.startsWith("<!--fault-->");
+    trouble.innerHTML = failed ? event.data : "";
+    trouble.hidden = !failed;
+    if (failed) return;
+    heard = new Date();
     // A person who selects text or uses a control keeps it.
-    if (live.contains(document.activeElement) || !getSelection().isCollapsed) return;
+    const focus = document.activeElement;
+    const readsLog = focus && focus.classList.contains("log");
+    paused.hidden = !(live.contains(focus) && !readsLog) && getSelection().isCollapsed;
+    if (!paused.hidden) return;
     const kept = [...live.querySelectorAll("[data-keep]")];
     const log = live.querySelector(".log");
     const scroll = log && { top: log.scrollTop, end: log.scrollTop + log.clientHeight >= log.scrollHeight - 4 };
     live.innerHTML = event.data;
-    for (const part of kept) document.getElementById(part.id)?.replaceWith(part);
+    for (const part of kept) {
+      const fresh = document.getElementById(part.id);
+      // The next attempt has begun: its plots are others.
+      if (fresh && fresh.dataset.from !== part.dataset.from) { plots = fresh; draw(); } else fresh?.replaceWith(part);
+    }
     const newLog = live.querySelector(".log");
     if (newLog && scroll) newLog.scrollTop = scroll.end ? newLog.scrollHeight : scroll.top;
+    if (newLog && readsLog) newLog.focus({ preventScroll: true });
   };
-  source.onerror = () => { stale.hidden = false; };
+  source.onerror = () => {
+    document.getElementById("heard").textContent = heard.toLocaleTimeString("sv");
+    stale.hidden = false;
+  };
   window.addEventListener("pagehide", () => source.close());
 }
 
@@ -30,7 +50,7 @@ const firstLog = document.querySelector(".log");
 if (firstLog) firstLog.scrollTop = firstLog.scrollHeight;
 
 // One time axis and one cursor for all plots of a job.
-const plots = document.getElementById("plots");
+let plots = document.getElementById("plots");
 const facts = { zero: 0, marks: [], bands: [] };
 const marksOf = (facts) => (u) => {
   const { ctx, bbox } = u;
@@ -92,12 +112,27 @@ const wordsAt = (facts) => (u) => {
   said.textContent = [band ? band.kind : "no verdict", ...words].join(" · ");
 };
 
-async function draw() {
+// The frames of the plots, as the page has them when it is loaded.
+async function frames() {
+  const answer = await fetch(location.href);
+  if (!answer.ok) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  plots.innerHTML = page.getElementById("plots")?.innerHTML ?? "";
+}
+
+async function draw(isFramed) {
   const answer = await fetch(plots.dataset.from);
   if (!answer.ok) return;
   const data = await answer.json();
-  // The page came before its plots.
-  if (document.getElementById("reading")) { location.reload(); return; }
+  // The page came before its plots, or before a part of them.
+  const isDrawn = (series) => plots.querySelector(`[data-series="${series.name}"]`);
+  if (document.getElementById("reading") || !data.series.every(isDrawn)) {
+    if (isFramed !== true) { await frames(); await draw(true); }
+    return;
+  }
+  const words = document.getElementById("words");
+  if (words) words.innerHTML = data.words;
+  data.series.forEach((series, at) => { isDrawn(series).querySelector("figcaption .muted").textContent = data.captions[at]; });
   const zero = data.began ? Date.parse(data.began) / 1000 : 0;
   // The plots that are there read the newest facts.
   Object.assign(facts, { zero, marks: data.marks, bands: data.bands });

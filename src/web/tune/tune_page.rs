@@ -16,7 +16,7 @@ use crate::app::tune::view::{TrialRow, TuneView};
 use crate::job::{ParamValue, TuneGoal};
 use crate::jobdir;
 use crate::market::Usd;
-use crate::web::layout::{Page, fact, fault_box, fault_page};
+use crate::web::layout::{Page, fact, fault_event, fault_page};
 use crate::web::live;
 use crate::web::site::Site;
 
@@ -59,7 +59,7 @@ pub async fn events(
         let name = name.clone();
         async move {
             let shown = changing(&site, &name).await;
-            shown.map_or_else(|fault| fault_box(&fault), |(_, shown)| shown).into_string()
+            shown.map_or_else(|fault| fault_event(&fault), |(_, shown)| shown.into_string())
         }
     })
     .into_response()
