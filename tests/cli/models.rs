@@ -190,3 +190,51 @@ fn bad_models_and_instances_are_named() {
     let full = fails(&["models", "delete", "adder", "--yes"]);
     assert!(full.contains("model `adder` has versions: v1"), "{full}");
 }
+
+/// The model of the tutorials: a SavedModel with a named input and two outputs; and one of Keras.
+const TENSORFLOW: &str = "\
+import os
+os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
+import keras, numpy, tensorflow as tf
+model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, activation='softmax')])
+model.layers[0].set_weights([numpy.array([[9., 0, 0], [0, 9, 0]]), numpy.zeros(3)])
+@tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, name='image')])
+def serve(image):
+    probabilities = model(image)
+    return {'class': tf.argmax(probabilities, 1), 'probabilities': probabilities}
+tf.saved_model.save(model, 'saved', signatures={'serving_default': serve})
+os.makedirs('keras')
+model.save('keras/model.keras')
+";
+
+#[test]
+fn models_of_tensorflow_and_keras_predict_by_mlflow() {
+    let folder = std::env::var_os("LAMP_TEST_MLFLOW").unwrap_or_default();
+    let python = std::path::PathBuf::from(folder).join("bin/python");
+    let has_both = Command::new(&python).args(["-c", "import mlflow, tensorflow"]).output();
+    if !has_both.is_ok_and(|output| output.status.success()) {
+        return skipped("mlflow", "LAMP_TEST_MLFLOW names no environment with TensorFlow");
+    }
+    let sandbox = Sandbox::new();
+    sandbox.write("model.py", TENSORFLOW);
+    let mut made = Command::new(&python);
+    made.arg("model.py").current_dir(sandbox.path());
+    assert!(made.output().expect("a Python").status.success());
+    sandbox.write("rows.json", "[1, 0]\n[0, 1]\n");
+    sandbox.write("named.json", "{\"image\": [1, 0]}\n{\"image\": [0, 1]}\n");
+    let python = python.display().to_string();
+    let ask = |model: &str, instances: &str| {
+        let words = ["local", "predict", "--model-dir", model, "--json-instances", instances];
+        let ended = sandbox.lamp(&[&words[..], &["--python", &python]].concat());
+        assert_eq!(ended.code, 0, "{ended:?}");
+        ended.out
+    };
+    for instances in ["rows.json", "named.json"] {
+        let table = ask("saved", instances);
+        let classes: Vec<&str> =
+            table.lines().filter_map(|line| line.split_whitespace().next()).collect();
+        assert_eq!(classes, ["CLASS", "0", "1"], "{table}");
+        assert!(table.contains("PROBABILITIES"), "{table}");
+    }
+    assert!(ask("keras", "rows.json").starts_with("[[0.99"), "a row for each instance");
+}

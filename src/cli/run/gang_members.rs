@@ -144,7 +144,8 @@ fn no_part(job: &JobId, rank: u32) -> Fault {
 
 /// Waits for the receipts of all ranks, and shows the gang. A job of one machine has none.
 ///
-/// `code`: the exit code of rank 0. Returns that of a rank that failed before its work began.
+/// `code`: the exit code of rank 0. A rank that failed before its work began
+/// gives its own instead.
 pub async fn tell_end(context: &Context, leader: &JobDir, code: ExitCode) -> ExitCode {
     let Ok(Some(member)) = member_of(leader).await else { return code };
     let ranks = all_ranks(leader, &member);
