@@ -301,10 +301,7 @@ fn pages_have_the_true_counts_of_bugs_and_seeds() {
         + named_seeds::NAMED_WITH_NEWER.len();
     let bugs = Bug::ALL.len();
     for (page, words) in [
-        (
-            include_str!("../../docs/promises.md"),
-            format!("the {many} seeds that have found something once"),
-        ),
+        (include_str!("../../docs/promises.md"), format!("the {many} seeds that once found a bug")),
         (include_str!("../../docs/false-world.md"), format!("plant {bugs} bugs")),
         (include_str!("../../justfile"), format!("Plants {bugs} bugs")),
     ] {

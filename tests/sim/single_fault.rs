@@ -11,17 +11,17 @@ use super::{soak, try_soak};
 const BOUNDS: &str = include_str!("bounds.md");
 const PROMISES: &str = include_str!("../../docs/promises.md");
 
-/// bounds.md has the times of 200 worlds of each fault. Twenty of them are played here. The fault
+/// bounds.md has the times of 200 worlds of each fault. Ten of them are played here. The fault
 /// matrix of docs/promises.md marks each measured row.
 #[test]
 fn single_fault_recovers_within_its_bound() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
-    let bounds = soak(&["--threads", &threads, "--bounds", "20"]);
+    let bounds = soak(&["--threads", &threads, "--bounds", "10"]);
     let kinds = Lone::all();
     assert!(
         bounds.ends_with(&format!(
             "{} worlds played, 0 not within what is asked\n",
-            kinds.len() * 20
+            kinds.len() * 10
         )),
         "{bounds}"
     );
