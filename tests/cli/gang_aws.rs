@@ -119,10 +119,11 @@ fn spot_machines_of_a_gang_are_bought_one_by_one_in_one_zone() {
         assert_eq!(seen.item.at("instanceLifecycle"), "spot");
         assert_eq!(seen.item.at("amiLaunchIndex"), "0");
     }
-    assert_eq!(launches(&account), 2);
     run_agents(&account, &machines);
     let (code, out, err) = end(run);
     assert_eq!(code, 0, "{}\n{err}", String::from_utf8_lossy(&out));
+    // A call is told after its answer, and its machine is seen before.
+    assert_eq!(launches(&account), 2);
     assert_eq!(account.ec2.instances().len(), 2, "no machine beside them");
     for rank in ranks(&account).expect("a gang") {
         let receipt = account.json(&["receipt", rank["job"].as_str().expect("a name")]).1;

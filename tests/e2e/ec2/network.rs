@@ -98,7 +98,7 @@ fn make() -> Result<Made, String> {
     ip("link set lo up")?;
     ip(&format!("addr add {METADATA}/32 dev lo"))?;
     ip(&format!("addr add {RELAY}/32 dev lo"))?;
-    // A rank of a gang asks the kernel for its address on the way to elsewhere. Nothing is there.
+    // A rank of a gang asks the kernel for its address on the way there. Nothing is there.
     ip(&format!("route add 192.0.2.0/24 dev lo src {RELAY}"))?;
     let listen = |address: String| {
         TcpListener::bind(&address).map_err(|error| format!("{address}: {error}"))

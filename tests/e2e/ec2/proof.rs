@@ -41,7 +41,7 @@ fn tells(bucket: &str, then: &str) -> String {
          get() {{ curl -sS -H \"X-aws-ec2-metadata-token: $token\" $imds/meta-data/$1; }}
          put() {{ curl -sSf {SIGNED} -X PUT --data-binary \"$2\" {API}/{bucket}/$1; }}
          put id \"$(get instance-id)\"; put job \"$(get tags/instance/lamplighter:job)\"
-         put nowhere \"$(curl -sS --max-time 2 http://192.0.2.1/ 2>&1; echo $?)\"
+         put nowhere \"$(curl -sS --max-time 2 http://198.51.100.1/ 2>&1; echo $?)\"
          put notice \"$(get spot/instance-action | head -c 15)\"; put user \"$(id -u)\"
          {then}"
     )
