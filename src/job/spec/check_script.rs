@@ -1,6 +1,7 @@
 //! Doubts about a shell command: work in the background, a hidden failure.
 
 use super::script::parts;
+use super::shell::unseen_failure;
 use crate::job::{Command, Finding, Spec};
 
 /// Checks a command that a shell runs.
@@ -28,6 +29,16 @@ pub(crate) fn check_script(spec: &Spec, found: &mut Vec<Finding>) {
             Finding::warning("command", "runs a shell that does not see a failure before its pipe")
                 .hint(hint),
         );
+    }
+    let unseen = match &spec.command {
+        Command::Shell(script) => unseen_failure(script),
+        Command::Args(_) => None,
+    };
+    if let Some(part) = unseen {
+        let message =
+            format!("a failure of `{part}` is not seen: its pipe is not the end of the command");
+        let hint = "begin the command with `set -o pipefail;`, or end it with the pipe";
+        found.push(Finding::warning("command", message).hint(hint));
     }
     let last: Vec<&str> = match &spec.command {
         Command::Args(args) if script.is_empty() => args.iter().map(String::as_str).collect(),

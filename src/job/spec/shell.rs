@@ -104,6 +104,29 @@ fn guard(script: &str) -> Guard {
     }
 }
 
+/// Programs that hardly fail, and words whose condition is meant to fail.
+const UNCHECKED: [&str; 9] =
+    ["echo", "printf", "yes", "cat", "true", "if", "elif", "while", "until"];
+
+/// The part before a pipe whose failure the job would not see: the pipe does not end the command.
+pub(crate) fn unseen_failure(script: &str) -> Option<String> {
+    let all = parts(script);
+    if all.is_odd || script.contains("pipefail") || guard(script) == Guard::Pipefail {
+        return None;
+    }
+    let mut earlier = all.parts.as_slice();
+    if guard(script) == Guard::LooksBack && earlier.last().is_some_and(|part| part.piped) {
+        // Each part of the last pipe is looked at.
+        let head = earlier.iter().rposition(|part| !part.piped).unwrap_or(0);
+        earlier = &earlier[..head];
+    }
+    let mut pairs = earlier.iter().zip(earlier.iter().skip(1));
+    let is_unseen = |(before, reader): &(&Part<'_>, &Part<'_>)| {
+        reader.piped && !UNCHECKED.contains(&before.program())
+    };
+    pairs.find(is_unseen).map(|(before, _)| before.text.trim().to_owned())
+}
+
 const CHOOSER_NAME: &str = "lamp-shell";
 
 /// sh finds bash and executes it. `echo` then treats escapes as this machine's sh does: users
@@ -176,6 +199,30 @@ mod tests {
         }
         assert_eq!(ends("true | false"), 1);
         assert_eq!(ends("true | exit 5"), 5);
+    }
+
+    #[test]
+    fn pipe_before_another_command_is_found() {
+        for script in [
+            "python a.py | grep -v warn\necho finished",
+            "python a.py | grep 1 > log; echo done",
+            "for i in 1 2; do python a.py | grep 1; done",
+        ] {
+            assert!(
+                unseen_failure(script).is_some_and(|part| part.contains("python a.py")),
+                "{script}"
+            );
+        }
+        for script in [
+            "python a.py | tee log",
+            "echo begins; python a.py | grep 1",
+            "echo y | pip install x; python a.py",
+            "set -o pipefail; python a.py | grep 1; echo done",
+            "if python a.py | grep -q 1; then echo one; fi",
+            "python a.py",
+        ] {
+            assert_eq!(unseen_failure(script), None, "{script}");
+        }
     }
 
     #[test]
