@@ -28,7 +28,7 @@ pub use record::checkpoint::{
     CheckpointLink, CheckpointSummary, Manifest, ManifestEntry, NEVER_RESTS, link_depth,
 };
 pub use record::checkpoint_step::{
-    STEP_FILE_BYTES_MAX, checkpoint_step, is_log_name, may_tell_step,
+    STEP_FILE_BYTES_MAX, checkpoint_step, counts_pieces, is_log_name, may_tell_step,
 };
 pub use record::continuation::{Continues, Inherited, KeptMachine};
 pub use record::discarded::{Discarded, KindError, StoredKind};

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::evidence::{Evidence, resumed_from};
 use super::rehearsed_job::RehearsedJob;
 use super::second_attempt::PAST_ITS_START_SECS;
-use crate::job::{AttemptNo, AttemptPhase, ExitStatus, Manifest, checkpoint_step};
+use crate::job::{AttemptNo, AttemptPhase, ExitStatus, Manifest, checkpoint_step, counts_pieces};
 use crate::jobdir::{Event, EventDetail, JobDirError};
 use crate::wire::FileRead;
 
@@ -241,7 +241,8 @@ fn places(path: &str) -> impl Iterator<Item = (String, u64, &str)> {
         let digits = name[begin..].bytes().take_while(u8::is_ascii_digit).count();
         let rest = &name[begin + digits..];
         let is_one = !rest.contains(|letter: char| letter.is_ascii_digit())
-            && !RUNS.iter().any(|run| name.starts_with(run));
+            && !RUNS.iter().any(|run| name.starts_with(run))
+            && !counts_pieces(name);
         let number = name[begin..begin + digits].parse().ok().filter(|_| is_one && digits <= 12)?;
         Some((format!("{}#{rest}", &name[..begin]), number, name))
     })
@@ -322,6 +323,9 @@ mod tests {
             None
         );
         assert_eq!(goes_on(&[("checkpoint.pt", "a")], &[("checkpoint.pt", "b")]), None);
+        // Each rank has a file, and all are written again.
+        let ranks = [("rank_0.pt", "a"), ("rank_1.pt", "b")];
+        assert_eq!(goes_on(&ranks, &[("rank_0.pt", "c"), ("rank_1.pt", "d")]), None);
     }
 
     #[test]

@@ -76,6 +76,29 @@ pub fn is_log_name(name: &str) -> bool {
         || [".log", ".csv", ".jsonl", ".wandb"].iter().any(|end| name.ends_with(end))
 }
 
+/// Numbers beside these words count pieces of one checkpoint, not checkpoints.
+const PIECES: [&str; 13] = [
+    "rank",
+    "shard",
+    "part",
+    "piece",
+    "worker",
+    "layer",
+    "fsdp",
+    "distcp",
+    "gpu",
+    "expert",
+    "chunk",
+    "rng_state",
+    "random_states",
+];
+
+/// Whether the number in a name counts pieces of one checkpoint, such as ranks and shards.
+pub fn counts_pieces(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    PIECES.iter().any(|word| lower.contains(word))
+}
+
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -12,27 +12,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use crate::job::{CheckpointLink, is_log_name, link_depth};
+use crate::job::{CheckpointLink, counts_pieces, is_log_name, link_depth};
 use crate::ports::TreeFile;
 
 pub(crate) type NameNumbers = Vec<u64>;
-
-/// Numbers beside these words count pieces of one checkpoint, not checkpoints.
-const PIECES: [&str; 13] = [
-    "rank",
-    "shard",
-    "part",
-    "piece",
-    "worker",
-    "layer",
-    "fsdp",
-    "distcp",
-    "gpu",
-    "expert",
-    "chunk",
-    "rng_state",
-    "random_states",
-];
 
 /// A part of the folder that is judged by itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -167,11 +150,7 @@ pub(crate) fn numbered(name: &str) -> Option<(String, NameNumbers)> {
         return None;
     }
     let (shape, numbers) = shaped(name);
-    let is_piece = || {
-        let lower = shape.to_ascii_lowercase();
-        PIECES.iter().any(|word| lower.contains(word))
-    };
-    (!numbers.is_empty() && !is_piece()).then_some((shape, numbers))
+    (!numbers.is_empty() && !counts_pieces(&shape)).then_some((shape, numbers))
 }
 
 /// The numbers in a path that may count checkpoints, each with its folder and its name with `#`.
