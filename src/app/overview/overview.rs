@@ -415,7 +415,7 @@ async fn counted(
     workstation: &Workstation,
     store: &StoreHandle,
 ) -> Result<Option<Spending>, Fault> {
-    if workstation.caps.anew().are_none() {
+    if workstation.caps.last().are_none() {
         return Ok(None);
     }
     let controller = drive::controller(workstation, store)?;

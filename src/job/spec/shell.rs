@@ -110,12 +110,12 @@ const UNCHECKED: [&str; 9] =
 
 /// The part before a pipe whose failure the job would not see: the pipe does not end the command.
 pub(crate) fn unseen_failure(script: &str) -> Option<String> {
-    let all = parts(script);
-    if all.is_odd || script.contains("pipefail") || guard(script) == Guard::Pipefail {
+    let (all, guard) = (parts(script), guard(script));
+    if all.is_odd || script.contains("pipefail") || guard == Guard::Pipefail {
         return None;
     }
     let mut earlier = all.parts.as_slice();
-    if guard(script) == Guard::LooksBack && earlier.last().is_some_and(|part| part.piped) {
+    if guard == Guard::LooksBack && earlier.last().is_some_and(|part| part.piped) {
         // Each part of the last pipe is looked at.
         let head = earlier.iter().rposition(|part| !part.piped).unwrap_or(0);
         earlier = &earlier[..head];
