@@ -26,6 +26,9 @@ const FOLDER_MODE: u32 = 0o700;
 /// bind-mount loops or mistakes.
 const DEPTH_MAX: usize = 32;
 
+/// With less room than this, a write ends early. More would doubt saves that fit.
+const FULL_BYTES: u64 = 1 << 20;
+
 impl LocalFiles {
     /// `stage_aside` without a thread.
     ///
@@ -98,6 +101,8 @@ impl Files for LocalFiles {
         let Some(root) = found(fs::canonicalize(folder))? else { return Ok(Tree::default()) };
         let mut walk = Walk { root: root.clone(), files_max, tree: Tree::default() };
         walk.folder(&root, "", 0)?;
+        walk.tree.is_disk_full = rustix::fs::statvfs(&root)
+            .is_ok_and(|room| room.f_bavail.saturating_mul(room.f_frsize) < FULL_BYTES);
         walk.tree.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         walk.tree.links.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         walk.tree.skipped.sort_unstable();
@@ -242,7 +247,7 @@ impl Walk {
             Ok(Some(entries)) => entries,
             // A folder may vanish while it is read.
             Ok(None) => return Ok(()),
-            Err(error) if depth > 0 => {
+            Err(error) if depth > 0 && error.kind() == io::ErrorKind::PermissionDenied => {
                 self.tree.skipped.push(format!("{prefix}: {error}"));
                 return Ok(());
             }

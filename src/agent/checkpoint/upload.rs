@@ -88,6 +88,7 @@ pub(crate) struct FolderLook {
     pub skipped: Vec<String>,
     /// The targets of its links to folders.
     pub links: Vec<CheckpointLink>,
+    pub is_disk_full: bool,
 }
 
 impl CheckpointFolder {
@@ -152,7 +153,8 @@ fn looked(mut tree: Tree) -> io::Result<FolderLook> {
     skipped.extend(bad.into_iter().map(|bad| format!("{}: a link that leads outside", bad.path)));
     let links = good.iter().map(link).collect();
     tree.links = good;
-    Ok(FolderLook { picture: picture(tree), skipped, links })
+    let is_disk_full = tree.is_disk_full;
+    Ok(FolderLook { picture: picture(tree), skipped, links, is_disk_full })
 }
 
 #[derive(Debug, thiserror::Error)]

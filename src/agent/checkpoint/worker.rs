@@ -186,7 +186,7 @@ impl Worker {
         let ends = *self.shared.ends();
         let (marks, marked_step) = self.shared.board.marks_seen();
         let (reports, told_by) = self.shared.board.reports();
-        let signs = WorkloadSigns {
+        let mut signs = WorkloadSigns {
             reports,
             told_by,
             marks,
@@ -199,6 +199,7 @@ impl Worker {
             has_marked: self.shared.board.has_marked(),
             ended: ends.now,
             killed: ends.killed,
+            is_disk_full: false,
         };
         let begun = self.now();
         let look = self.shared.folder.look().await;
@@ -213,6 +214,7 @@ impl Worker {
         self.look_after = LOOK.max(now.saturating_sub(begun) * LOOK_SHARE);
         match look {
             Ok(look) => {
+                signs.is_disk_full = look.is_disk_full;
                 let signs = signs.by_clock_of_folder(self.lead().await);
                 self.blind = None;
                 self.tell(SaveTrouble::Blind, None);
@@ -237,6 +239,13 @@ impl Worker {
                 self.tell(SaveTrouble::Restless, never_rests.then(|| NEVER_RESTS.to_owned()));
                 if never_rests {
                     self.say(NEVER_RESTS.to_owned());
+                }
+                if let Some(path) = self.watch.short_file() {
+                    let text = format!(
+                        "{}: the disk was full when it was written, and it is shorter than the one before",
+                        not_kept(path)
+                    );
+                    self.record_once(text, |text| EventDetail::Loss { text });
                 }
             }
             Err(error) => {
@@ -328,9 +337,13 @@ impl Worker {
 
     /// Tells people, once for each text.
     fn say(&mut self, text: String) {
+        self.record_once(text, |text| EventDetail::Attention { text });
+    }
+
+    fn record_once(&mut self, text: String, detail: impl FnOnce(String) -> EventDetail) {
         if self.said.len() < SAID_MAX && !self.said.contains(&text) {
             self.said.push(text.clone());
-            self.journal.record(EventDetail::Attention { text });
+            self.journal.record(detail(text));
         }
     }
 
@@ -364,7 +377,7 @@ impl Worker {
             (true, false) => last.map_or(Saved::NoChange(None), Saved::Complete),
             (true, true) if late => Saved::Failed("the checkpoint was still being written when the time was up".into()),
             (true, true) if ended => {
-                Saved::Failed("the workload was ended within two seconds of its last write there, so it may be half of a checkpoint".into())
+                Saved::Failed("the workload ended before its last write there was known to be complete, so it may be half of a checkpoint".into())
             }
             (false, _) if late || ended => Saved::NoChange(last),
             _ => return,

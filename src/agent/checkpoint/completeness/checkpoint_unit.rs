@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::file_motion::{GrowingFiles, Motion, QUIET, RESTLESS};
-use super::file_names::{FolderPart, NameCounts, count};
+use super::file_names::{FolderPart, NameCounts, count, without_hash};
 use crate::ports::TreeFile;
 
 /// The first checkpoint of its kind must rest this long, unless training goes on. Shorter keeps
@@ -48,6 +48,8 @@ pub(crate) struct CheckpointUnit {
     pub is_learned: bool,
     /// Its files are being deleted.
     pub is_leaving: bool,
+    /// Its files that were written on a full disk and are shorter than those before.
+    pub short: BTreeSet<String>,
     /// Its last change replaced its only file by rename.
     pub is_replaced: bool,
     pub life: u64,
@@ -69,6 +71,8 @@ struct Rotation {
     names: BTreeMap<String, u32>,
     times: u32,
     has_deleted: bool,
+    /// The names of the number that was deleted last, if nothing wrote it then.
+    left: Option<NameCounts>,
 }
 
 impl KnownKinds {
@@ -82,9 +86,15 @@ impl KnownKinds {
         self.whole.is_empty()
     }
 
-    /// A number of this folder was deleted.
-    pub(crate) fn rotates(&mut self, parent: &str) {
-        self.rotated.entry(parent.to_owned()).or_default().has_deleted = true;
+    /// A number of this folder was deleted. `left`: its names, if nothing wrote it.
+    pub(crate) fn rotates(&mut self, parent: &str, left: Option<NameCounts>) {
+        let rotation = self.rotated.entry(parent.to_owned()).or_default();
+        (rotation.has_deleted, rotation.left) = (true, left);
+    }
+
+    /// The names of the number that was deleted last.
+    pub(crate) fn left(&self, parent: &str) -> Option<NameCounts> {
+        self.rotated.get(parent)?.left.clone()
     }
 
     pub(crate) fn has_rotated(&self, parent: &str) -> bool {
@@ -127,14 +137,19 @@ pub(crate) struct UnitSurroundings<'a> {
 }
 
 impl CheckpointUnit {
+    /// The files that it wrote, to compare them with those of another save.
+    fn written_names(&self) -> BTreeMap<String, u32> {
+        count(self.written.iter().map(|path| without_hash(path)))
+    }
+
     /// A save is over: the next is compared with it.
     pub(crate) fn closes(&mut self, had: &[&TreeFile]) {
         if !self.written.is_empty() {
             let written = had.iter().filter(|file| self.written.contains(&file.path));
-            let last =
-                written.max_by_key(|file| file.stamp.modified_nanos).map(|file| file.path.clone());
-            self.expected =
-                Some(NameCounts { names: count(self.written.iter().map(String::as_str)), last });
+            let last = written
+                .max_by_key(|file| file.stamp.modified_nanos)
+                .map(|file| without_hash(&file.path));
+            self.expected = Some(NameCounts { names: self.written_names(), last });
         }
         self.written.clear();
     }
@@ -151,7 +166,7 @@ impl CheckpointUnit {
         let is_alive = self.life == beside.life;
         // A checkpoint that loses files is being deleted. Common files are what remains.
         let is_leaving = self.is_leaving && (*part != FolderPart::Common || rest < QUIET);
-        if self.open || !self.there || is_leaving {
+        if self.open || !self.there || is_leaving || !self.short.is_empty() {
             return false;
         }
         if self.is_replaced {
@@ -159,7 +174,7 @@ impl CheckpointUnit {
         }
         let expected = match part {
             FolderPart::Common => self.expected.as_ref().filter(|expected| {
-                self.written.iter().any(|path| expected.names.contains_key(path))
+                self.written.iter().any(|path| expected.names.contains_key(&without_hash(path)))
             }),
             FolderPart::Numbered { .. } => beside.kinds.like(part, &self.held),
         };
@@ -167,8 +182,8 @@ impl CheckpointUnit {
         let written = match part {
             FolderPart::Common if expected.is_some() => {
                 of_common = NameCounts {
-                    names: count(self.written.iter().map(String::as_str)),
-                    last: self.newest.clone(),
+                    names: self.written_names(),
+                    last: self.newest.as_deref().map(without_hash),
                 };
                 &of_common
             }
@@ -202,6 +217,9 @@ impl CheckpointUnit {
 
     /// After a clean exit it is complete, unless it lacks a name that the previous one had.
     pub(crate) fn may_be_whole(&self, part: &FolderPart, kinds: &KnownKinds) -> bool {
+        if !self.short.is_empty() {
+            return false;
+        }
         if *part == FolderPart::Common {
             return true;
         }

@@ -47,6 +47,8 @@ pub(crate) struct Places {
     pub kinds: BTreeSet<String>,
     /// File names with `#` for numbers whose older members were rewritten.
     pub files: BTreeSet<String>,
+    /// File names with `#` for numbers that came one after another: one alone is a part too.
+    pub series: BTreeSet<String>,
 }
 
 pub(crate) struct Partition<'a> {
@@ -66,7 +68,9 @@ impl<'a> Partition<'a> {
         }
         let mut series: HashMap<String, HashSet<NameNumbers>> = HashMap::new();
         for ((parent, shape), numbers) in members {
-            if numbers.len() > 1 && !places.files.contains(&join(parent, &shape)) {
+            let kind = join(parent, &shape);
+            let is_series = numbers.len() > 1 || places.series.contains(&kind);
+            if is_series && !places.files.contains(&kind) {
                 series.entry(parent.to_owned()).or_default().extend(numbers);
             }
         }
@@ -163,6 +167,33 @@ pub(crate) fn kinds(path: &str) -> Vec<(String, NameNumbers)> {
     ends.filter_map(kind).collect()
 }
 
+/// A file's name with `#` for its numbers, below its folder, and these numbers.
+pub(crate) fn kind_of(path: &str) -> Option<(String, NameNumbers)> {
+    let (parent, name) = split(path);
+    numbered(name).filter(|_| !is_log(path)).map(|(shape, numbers)| (join(parent, &shape), numbers))
+}
+
+/// A part of a name with this many letters is a hash, if all are of `0-9a-f` and both kinds occur.
+/// Fewer takes words for hashes (`e2e`). More misses the seven letters of a Git commit.
+const HASH_LETTERS: usize = 6;
+
+/// Each hash of a path as `@`: the next save has another.
+pub(crate) fn without_hash(path: &str) -> String {
+    let is_hash = |part: &str| {
+        part.len() >= HASH_LETTERS
+            && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+            && part.bytes().any(|byte| byte.is_ascii_digit())
+            && part.bytes().any(|byte| byte.is_ascii_alphabetic())
+    };
+    let mut without = String::with_capacity(path.len());
+    for part in path.split_inclusive(|letter: char| !letter.is_ascii_alphanumeric()) {
+        let word = part.trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric());
+        without.push_str(if is_hash(word) { "@" } else { word });
+        without.push_str(&part[word.len()..]);
+    }
+    without
+}
+
 /// Each number of a path as `#`, to compare two checkpoints.
 pub(crate) fn shape_of(path: &str) -> String {
     if path.bytes().any(|byte| byte.is_ascii_digit()) { shaped(path).0 } else { path.to_owned() }
@@ -248,9 +279,9 @@ pub(crate) fn held(files: &[&TreeFile]) -> NameCounts {
     NameCounts { names, last }
 }
 
-pub(crate) fn count<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, u32> {
+pub(crate) fn count(names: impl Iterator<Item = String>) -> BTreeMap<String, u32> {
     let mut counts = BTreeMap::new();
-    names.for_each(|name| *counts.entry(name.to_owned()).or_default() += 1);
+    names.for_each(|name| *counts.entry(name).or_default() += 1);
     counts
 }
 

@@ -115,8 +115,13 @@ impl FolderWatch {
         // An ended process has no open files: use the last look's.
         let open = if signs.ended.is_some() { self.open.take() } else { open.cloned() };
         let earlier = self.steps.reported().zip(step).map(|(before, now)| before.min(now));
-        let beside =
-            LookContext { open: open.as_ref(), step: signs.any_step, earlier, life: signs.life };
+        let beside = LookContext {
+            open: open.as_ref(),
+            step: signs.any_step,
+            earlier,
+            life: signs.life,
+            is_disk_full: signs.is_disk_full,
+        };
         self.units.observe((&before, &picture), &self.kept, (looked, now), step, beside);
         self.open = open;
         if changed {
@@ -229,6 +234,7 @@ impl FolderWatch {
             .as_ref()
             .is_some_and(|declared| declared.believed(until, ended_itself) == seen);
         if declared || quiet || exited {
+            let seen = &if declared { Arc::clone(seen) } else { self.units.without_short(seen) };
             let same =
                 if with_logs { **seen == *self.kept } else { same_but_logs(seen, &self.kept) };
             let picture = if with_logs {
@@ -344,6 +350,11 @@ impl FolderWatch {
             && self.units.snapshot(seen, now, false, WriterEnd::No).is_none()
             && (!self.units.has_numbered(seen)
                 || self.motion.restless(now, FIRST_NUMBERED) && !self.units.knows_a_kind())
+    }
+
+    /// A file that was written on a full disk and is therefore not kept.
+    pub(crate) fn short_file(&self) -> Option<&str> {
+        self.units.short_file()
     }
 
     pub(crate) fn known_marks(&self) -> Option<bool> {

@@ -3,6 +3,7 @@
 //! ```text
 //!   exp1/weights/epoch_3.pt comes ──the folder rested, or epoch_1.pt goes──> certain: 3 are enough
 //!                                 └─one number a look, and nothing is open─> 10 are needed
+//!   exp1/weights/last.pt is written again ──the folder rested──────────────> certain
 //! ```
 //! A checkpoint of many numbered pieces looks alike: but its pieces come without a rest, several at
 //! a time or one that is open, and none goes. Not here: what follows (that is [`super::units`]).
@@ -11,7 +12,7 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use super::file_motion::GrowingFiles;
+use super::file_motion::{GrowingFiles, QUIET};
 use super::file_names::{FolderPart, NameNumbers, Partition, is_log, shape_of, split};
 use super::folder_diff::{FolderListing, KindsInside, kinds_inside, lists};
 use crate::ports::FileStamp;
@@ -45,6 +46,8 @@ struct NewInside {
     kinds: HashSet<String>,
     shapes: BTreeSet<String>,
     rotates: bool,
+    /// A file that was there has changed.
+    again: bool,
 }
 
 /// One look, compared with the one before.
@@ -86,6 +89,8 @@ impl InnerSaves {
                     }
                     new.numbers.insert(numbers);
                 }
+            } else if !self.is_busy(&part, &file.path, look.growing) {
+                new.entry(part.clone()).or_default().again = true;
             }
             if !self.is_busy(&part, &file.path, look.growing) {
                 moved.insert(part);
@@ -100,11 +105,18 @@ impl InnerSaves {
             .map(|path| (look.partition.part_of(path), path))
             .filter(|(part, path)| !self.is_busy(part, path, look.growing))
             .map(|(part, _)| part)
+            .filter(|part| *part != FolderPart::Common)
             .collect();
         let mut begun = BTreeSet::new();
-        for (part, new) in new.into_iter().filter(|(_, new)| !new.numbers.is_empty()) {
+        for (part, new) in new {
             let count = self.0.entry(part.clone()).or_default();
             let rested = count.moved < look.looked;
+            // A write that pauses looks like a rest, unless its file is known to be closed.
+            let is_closed = look.open.is_some() || count.moved + QUIET <= look.looked;
+            if new.numbers.is_empty() {
+                count.certain += u32::from(new.again && rested && is_closed);
+                continue;
+            }
             if open.contains(&part) {
                 count.likely = 0;
             } else if look.open.is_some() && !new.kinds.is_empty() && new.numbers.len() == 1 {
@@ -117,7 +129,7 @@ impl InnerSaves {
             count.came = look.now;
         }
         for part in moved.into_iter().chain(open) {
-            self.0.entry(part).and_modify(|count| count.moved = look.now);
+            self.0.entry(part).or_default().moved = look.now;
         }
         begun
     }

@@ -17,6 +17,8 @@ pub(crate) mod folder_watch;
 #[cfg(test)]
 mod folder_watch_tests;
 pub(crate) mod inner_saves;
+#[cfg(test)]
+mod layout_tests;
 pub(crate) mod saved_steps;
 #[cfg(test)]
 mod script_tests;

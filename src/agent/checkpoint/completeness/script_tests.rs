@@ -11,19 +11,19 @@ use crate::job::ExitStatus;
 use crate::ports::{FileStamp, TreeFile};
 
 /// A folder that a script writes to, and the agent's looks at it once a second.
-struct Script {
-    files: BTreeMap<String, (i64, u64, u64)>,
-    open: BTreeSet<String>,
-    watch: FolderWatch,
-    now: u64,
+pub(super) struct Script {
+    pub(super) files: BTreeMap<String, (i64, u64, u64)>,
+    pub(super) open: BTreeSet<String>,
+    pub(super) watch: FolderWatch,
+    pub(super) now: u64,
     /// Whether the kernel tells which files are open.
     is_open_known: bool,
-    signs: WorkloadSigns,
+    pub(super) signs: WorkloadSigns,
     clock: i64,
 }
 
 impl Script {
-    fn new(is_open_known: bool) -> Self {
+    pub(super) fn new(is_open_known: bool) -> Self {
         let watch = FolderWatch::new(
             FolderListing::default(),
             EarlierSigns { marks: Some(false), ..EarlierSigns::default() },
@@ -41,13 +41,13 @@ impl Script {
         script
     }
 
-    fn write(&mut self, path: &str) {
+    pub(super) fn write(&mut self, path: &str) {
         self.clock += 1;
         let inode = self.files.get(path).map_or(self.clock.unsigned_abs(), |(_, inode, _)| *inode);
         self.files.insert(path.into(), (self.clock, inode, 9));
     }
 
-    fn write_bytes(&mut self, path: &str, bytes: u64) {
+    pub(super) fn write_bytes(&mut self, path: &str, bytes: u64) {
         self.write(path);
         self.files.get_mut(path).expect("it was just written").2 = bytes;
     }
@@ -59,7 +59,7 @@ impl Script {
         self.files.insert(path.into(), (self.clock, inode, bytes + 5));
     }
 
-    fn remove(&mut self, folder: &str) {
+    pub(super) fn remove(&mut self, folder: &str) {
         self.files.retain(|path, _| !path.starts_with(folder));
     }
 
@@ -76,7 +76,7 @@ impl Script {
         Arc::new(self.files.iter().map(file).collect())
     }
 
-    fn wait(&mut self, secs: u64) {
+    pub(super) fn wait(&mut self, secs: u64) {
         for _ in 0..secs {
             self.now += 1;
             let open = self.is_open_known.then_some(&self.open);
@@ -89,7 +89,7 @@ impl Script {
         }
     }
 
-    fn train(&mut self, secs: u64) {
+    pub(super) fn train(&mut self, secs: u64) {
         for _ in 0..secs {
             self.signs.any_step = Some(self.signs.any_step.unwrap_or(0.0) + 1.0);
             self.wait(1);
@@ -97,7 +97,7 @@ impl Script {
     }
 
     /// Returns and keeps the complete files.
-    fn kept(&mut self) -> Vec<String> {
+    pub(super) fn kept(&mut self) -> Vec<String> {
         let Some(ripe) = self.watch.complete(Duration::from_secs(self.now), true, false) else {
             return Vec::new();
         };
@@ -114,7 +114,7 @@ impl Script {
     }
 }
 
-fn has(files: &[String], folder: &str) -> bool {
+pub(super) fn has(files: &[String], folder: &str) -> bool {
     files.iter().any(|path| path.starts_with(folder))
 }
 

@@ -5,15 +5,17 @@
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::checkpoint_unit::{CheckpointUnit, FIRST, KnownKinds, NewestWrites, UnitSurroundings};
 use super::file_motion::{BegunAt, GrowingFiles, Motion};
 use super::file_names::{
-    FolderPart, NameNumbers, Partition, Places, held, is_log, join, numbered, shape_of, split,
+    FolderPart, NameNumbers, Partition, Places, held, is_log, join, kind_of, numbered, shape_of,
+    split,
 };
 use super::folder_diff::{
-    FolderListing, by_part, inside_parts, kinds_inside, latest, replaced, stamps,
+    FolderListing, by_part, inside_parts, kinds_inside, latest, lists, replaced, stamps,
 };
 use super::inner_saves::{CERTAIN, InnerLook, InnerSaves};
 use crate::ports::{FileStamp, TreeFile};
@@ -24,6 +26,9 @@ pub(super) const LEFT_OUT_AFTER: Duration = Duration::from_secs(2 * 60);
 
 /// A part without files is remembered this long, for a writer that deletes and writes again.
 const GONE_FOR: Duration = Duration::from_secs(30);
+
+/// Kinds of deleted files that are remembered. More grows without end where each name is new.
+const DELETED_MAX: usize = 1000;
 
 type PartFiles<'a> = BTreeMap<FolderPart, Vec<&'a TreeFile>>;
 
@@ -40,6 +45,7 @@ pub(crate) struct LookContext<'a> {
     /// The step at the previous look: a save that began since then holds it.
     pub earlier: Option<f64>,
     pub life: u64,
+    pub is_disk_full: bool,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +59,8 @@ pub(crate) struct Units {
     pub(super) growing: GrowingFiles,
     /// The saves inside numbered folders.
     inner: InnerSaves,
+    /// The last number of each kind of file that was deleted.
+    deleted: HashMap<String, NameNumbers>,
     /// When the newest save began: later writes do not belong to older saves.
     pub newest_begun: Option<BegunAt>,
     pub(super) life: u64,
@@ -143,6 +151,7 @@ impl Units {
     ) -> BTreeSet<String> {
         // A look may find 60,000 new files: each index is made once, and only if a file needs it.
         let (mut found, mut inner) = (self.places.clone(), std::mem::take(&mut self.inner));
+        let mut deleted = std::mem::take(&mut self.deleted);
         let (newest, latest, inside) = (
             LazyCell::new(|| self.newest()),
             LazyCell::new(|| latest(after)),
@@ -151,10 +160,26 @@ impl Units {
         let growing = &self.growing;
         let look = InnerLook { before, after, was, partition, open, growing, looked, now };
         let begun = inner.observe(&look, &inside);
+        if deleted.len() > DELETED_MAX {
+            deleted.clear();
+        }
+        deleted.extend(
+            before
+                .iter()
+                .filter(|file| !lists(after, &file.path))
+                .filter_map(|file| kind_of(&file.path)),
+        );
         for file in after
             .iter()
             .filter(|file| !is_log(&file.path) && was.get(file.path.as_str()) != Some(&file.stamp))
         {
+            // The one before was deleted first: there is never a second number beside this one.
+            if !was.contains_key(file.path.as_str())
+                && let Some((kind, numbers)) = kind_of(&file.path)
+                && deleted.get(&kind).is_some_and(|before| *before != numbers)
+            {
+                found.series.insert(kind);
+            }
             let part = partition.part_of(&file.path);
             let FolderPart::Numbered { parent, .. } = &part else { continue };
             let (folder, name) = split(&file.path);
@@ -181,13 +206,13 @@ impl Units {
             };
             if inner.is_run(&part) || self.rested(&part, looked) {
                 let is_of_run = kinds_inside(parent, &file.path).any(is_another);
-                if is_of_run || is_rewritten && was_whole() {
+                if is_of_run || is_rewritten && (inner.is_run(&part) || was_whole()) {
                     found.add_folders_of(&file.path, is_of_run);
                 }
             }
         }
         drop((newest, latest, inside));
-        (self.places, self.inner) = (found, inner);
+        (self.places, self.inner, self.deleted) = (found, inner, deleted);
         begun
     }
 
@@ -237,6 +262,21 @@ impl Units {
             self.newest_begun =
                 self.begins_another(&new, &old).then_some((now, step)).or(self.newest_begun);
         }
+        let largest: LazyCell<HashMap<String, u64>, _> = LazyCell::new(|| {
+            let mut largest = HashMap::new();
+            for (path, stamp) in kept {
+                let most = largest.entry(shape_of(path)).or_insert(0);
+                *most = stamp.bytes.max(*most);
+            }
+            largest
+        });
+        // On a full disk, a file may lack its end.
+        let is_short = |file: &TreeFile| {
+            beside.is_disk_full
+                && largest
+                    .get(&shape_of(&file.path))
+                    .map_or(file.stamp.bytes == 0, |most| file.stamp.bytes < *most)
+        };
         let parts: BTreeSet<&FolderPart> = old.keys().chain(new.keys()).collect();
         for part in parts {
             let (is, was_there) = (new.get(part), old.get(part));
@@ -254,6 +294,14 @@ impl Units {
                 (looked, now),
                 (step, beside),
             );
+            let Some(unit) = self.parts.get_mut(part) else { continue };
+            unit.short.retain(|path| is.iter().any(|file| file.path == *path));
+            for file in &changed {
+                match is_short(file) {
+                    true => drop(unit.short.insert(file.path.clone())),
+                    false => drop(unit.short.remove(&file.path)),
+                }
+            }
         }
         self.find_end(
             new.keys().rfind(|part| **part != FolderPart::Common && !old.contains_key(*part)),
@@ -269,9 +317,14 @@ impl Units {
         (old, new): (&PartFiles<'_>, &PartFiles<'_>),
         open: Option<&BTreeSet<String>>,
     ) {
-        for part in old.keys().filter(|part| !new.contains_key(*part)) {
+        let is_open = |part: &FolderPart, files: &[&TreeFile]| {
+            self.parts.get(part).is_some_and(|unit| unit.open)
+                || open.is_none_or(|open| files.iter().any(|file| open.contains(&file.path)))
+        };
+        for (part, files) in old.iter().filter(|(part, _)| !new.contains_key(*part)) {
             if let FolderPart::Numbered { parent, .. } = part {
-                self.kinds.rotates(parent);
+                let left = (!is_open(part, files)).then(|| held(files));
+                self.kinds.rotates(parent, left);
             }
         }
         let begun: BTreeSet<&str> = new
@@ -280,7 +333,9 @@ impl Units {
             .filter_map(FolderPart::parent)
             .filter(|parent| self.kinds.has_rotated(parent))
             .collect();
-        let Some(open) = open.filter(|_| !begun.is_empty()) else { return };
+        if open.is_none() || begun.is_empty() {
+            return;
+        }
         let mut newest: BTreeMap<&str, (Duration, &FolderPart)> = BTreeMap::new();
         for part in old.keys() {
             let (parent, unit) = (part.parent(), self.parts.get(part));
@@ -290,12 +345,18 @@ impl Units {
                 *newest = candidate.max(*newest);
             }
         }
-        for (parent, (_, part)) in newest {
-            let files = &old[part];
-            let is_open = self.parts.get(part).is_some_and(|unit| unit.open)
-                || files.iter().any(|file| open.contains(&file.path));
-            if !is_open && new.get(part).is_none_or(|now| now == files) {
-                self.kinds.came(parent, held(files), CERTAIN);
+        for parent in begun {
+            let whole = match newest.get(parent) {
+                Some((_, part)) => {
+                    let files = &old[*part];
+                    let is_left = !is_open(part, files);
+                    (is_left && new.get(*part).is_none_or(|now| now == files)).then(|| held(files))
+                }
+                // The only one was deleted at an earlier look.
+                None => self.kinds.left(parent),
+            };
+            if let Some(whole) = whole {
+                self.kinds.came(parent, whole, CERTAIN);
             }
         }
     }
@@ -416,7 +477,10 @@ impl Units {
         });
         let had_names: BTreeSet<&str> = had.iter().map(|file| file.path.as_str()).collect();
         let is_again = changed.iter().any(|file| unit.written.contains(&file.path));
-        let rested = unit.motion.rests(looked) || beside.open.is_some() && !unit.open;
+        let rested = match beside.open {
+            Some(_) => !unit.open,
+            None => unit.motion.rests(looked),
+        };
         // A rewrite of the same name after a rest begins another save. The previous save had all
         // its files.
         let is_another = is_again && rested && !changed.is_empty() && *part == FolderPart::Common;
@@ -571,6 +635,23 @@ impl Units {
     /// Whether a common file tells nothing about saves: it only grows, or stays open over saves.
     pub(crate) fn is_noisy(&self, path: &str) -> bool {
         self.growing.has(path)
+    }
+
+    /// A file that was written on a full disk and is shorter than the one before.
+    pub(crate) fn short_file(&self) -> Option<&str> {
+        self.parts.values().find_map(|unit| unit.short.first()).map(String::as_str)
+    }
+
+    /// A picture without the parts that have such a file.
+    pub(crate) fn without_short(&self, picture: &FolderListing) -> FolderListing {
+        if self.short_file().is_none() {
+            return Arc::clone(picture);
+        }
+        let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.places);
+        let is_fit = |file: &&TreeFile| {
+            self.parts.get(&partition.part_of(&file.path)).is_none_or(|unit| unit.short.is_empty())
+        };
+        Arc::new(picture.iter().filter(is_fit).cloned().collect())
     }
 
     /// The step at which the writing of a file's part began, if that was seen.

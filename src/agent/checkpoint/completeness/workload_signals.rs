@@ -34,6 +34,8 @@ pub(crate) struct WorkloadSigns {
     pub ended: Option<(ExitStatus, Duration)>,
     /// When the newest killed process ended; another may have started since.
     pub killed: Option<Duration>,
+    /// Its disk has no room for more.
+    pub is_disk_full: bool,
 }
 
 impl WorkloadSigns {

@@ -1,0 +1,138 @@
+//! Layouts of checkpoint folders as people have them, with saves too frequent for a rest.
+
+use super::script_tests::{Script, has};
+
+/// Saves this often in seconds, a second of which the file is open. Returns what was kept last.
+fn save_in_place(script: &mut Script, paths: &[&str], every: u64, saves: u64) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut keep = |script: &mut Script| {
+        kept = Some(script.kept()).filter(|now| !now.is_empty()).unwrap_or_else(|| kept.clone());
+    };
+    for _ in 0..saves {
+        for path in paths {
+            script.open.insert((*path).to_owned());
+            script.write(path);
+            script.wait(1);
+            keep(script);
+            script.write(path);
+            script.open.remove(*path);
+        }
+        for _ in paths.len() as u64..every {
+            script.train(1);
+            keep(script);
+        }
+    }
+    kept
+}
+
+/// None was kept: a numbered folder was a run folder only after it had rested for ten seconds.
+#[test]
+fn file_rewritten_every_few_seconds_in_a_run_folder_is_kept() {
+    for path in ["run_2/last.pt", "run_2/weights/last.pt", "2026-11-30/12-00-00/checkpoints/a.ckpt"]
+    {
+        for every in [3, 5, 8] {
+            let mut script = Script::new(true);
+            let kept = save_in_place(&mut script, &[path], every, 8);
+            assert_eq!(kept, [path], "every {every} s");
+            let last = script.kept();
+            assert!(last.is_empty(), "the newest was kept already: {last:?}");
+        }
+    }
+}
+
+#[test]
+fn pair_rewritten_in_a_run_folder_is_kept_whole() {
+    let mut script = Script::new(true);
+    let paths = ["run_2/model.pt", "run_2/optimizer.pt"];
+    assert_eq!(save_in_place(&mut script, &paths, 6, 8), paths);
+    script.open.insert(paths[0].to_owned());
+    script.write(paths[0]);
+    script.wait(1);
+    script.open.clear();
+    script.wait(1);
+    assert_eq!(script.kept(), [""; 0], "the optimizer is still to come");
+}
+
+/// None was kept: a number alone is no series, and the one before was deleted first.
+#[test]
+fn lone_number_whose_predecessor_is_deleted_first_is_kept() {
+    for (folder, gap) in [("", 0), ("", 2), ("out/", 0), ("run_1/", 2)] {
+        let (mut script, mut kept) = (Script::new(true), Vec::new());
+        for step in 1..=12 {
+            script.remove(&format!("{folder}step_{}.pt", step - 1));
+            script.wait(gap);
+            let path = format!("{folder}step_{step}.pt");
+            script.write(&path);
+            script.open.insert(path.clone());
+            script.wait(1);
+            script.write(&path);
+            script.open.clear();
+            for _ in 0..4 {
+                script.train(1);
+                kept.extend(script.kept());
+            }
+        }
+        for step in [8, 12] {
+            let path = format!("{folder}step_{step}.pt");
+            assert!(kept.contains(&path), "{path} after {gap} s without one: {kept:?}");
+        }
+    }
+}
+
+/// Each but the first waited for half a minute: the pointer was there, but not the hash before.
+#[test]
+fn file_with_a_hash_is_kept_once_its_pointer_is_written() {
+    let (mut script, mut before) = (Script::new(true), String::new());
+    for (number, hash) in ["3fa8b1", "91c0de4", "0a1b2c3d"].into_iter().enumerate() {
+        let path = format!("ckpt-{hash}.pt");
+        script.write(&path);
+        script.open.insert(path.clone());
+        for _ in 0..3 {
+            script.wait(1);
+            assert!(!has(&script.kept(), &path), "it is being written");
+        }
+        script.write(&path);
+        script.open.clear();
+        script.wait(1);
+        let kept = script.kept();
+        assert!(!has(&kept, &path), "its pointer is still to come: {kept:?}");
+        script.write("LATEST");
+        if !before.is_empty() {
+            script.remove(&before);
+        }
+        script.train(if number == 0 { 11 } else { 3 });
+        let kept = script.kept();
+        assert!(has(&kept, &path) && has(&kept, "LATEST"), "{path}: {kept:?}");
+        script.train(12);
+        script.kept();
+        before = path;
+    }
+}
+
+/// 18 manifests had empty files, because the script caught the error of each save.
+#[test]
+fn save_on_a_full_disk_is_not_kept_if_it_is_shorter() {
+    for path in ["model.pt", "step-#.pt", "checkpoint-#/model.pt"] {
+        let mut script = Script::new(true);
+        let name = |step: u32| path.replace('#', &step.to_string());
+        for step in 1..=3 {
+            script.write_bytes(&name(step), 1000);
+            script.train(12);
+            assert!(has(&script.kept(), &name(step)), "{path}");
+        }
+        script.signs.is_disk_full = true;
+        for (step, bytes) in [(4, 300), (5, 0)] {
+            script.write_bytes(&name(step), bytes);
+            script.train(40);
+            let kept = script.kept();
+            assert!(!has(&kept, &name(step)), "{path}, {bytes} bytes: {kept:?}");
+            assert!(script.watch.short_file().is_some(), "{path}");
+        }
+        script.signs.is_disk_full = false;
+        script.write_bytes(&name(6), 900);
+        script.train(12);
+        let kept = script.kept();
+        assert!(has(&kept, &name(6)), "there is room again: {kept:?}");
+        assert!(path == "model.pt" || !has(&kept, &name(5)), "{kept:?}");
+    }
+}
