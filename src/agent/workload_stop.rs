@@ -21,6 +21,10 @@ const KILLED_WITHIN: Duration = Duration::from_secs(60);
 /// short; shorter kills processes that would have exited.
 const TREE_GRACE: Duration = Duration::from_secs(2);
 
+/// How long the last look before the signal may take: it shows which saves are complete. It takes
+/// milliseconds, unless the folder hangs or is being uploaded. Longer takes time from the saves.
+const LOOK_WITHIN: Duration = Duration::from_millis(500);
+
 /// The error for an act without an answer in time.
 pub(crate) fn in_no_time(act: &'static str, within: Duration) -> WorkloadError {
     let cause =
@@ -37,6 +41,9 @@ impl Agent {
     ) {
         let Some(workload) = self.workload.take() else { return };
         if self.ended.is_none() {
+            if let Some(checkpoints) = self.checkpoints.clone() {
+                checkpoints.look_again(LOOK_WITHIN.min(grace / 5)).await;
+            }
             // First the processes that have a handler; the others when these are gone, or near the
             // end of the grace.
             if let Err(error) = workload.tell(Signal::Term) {

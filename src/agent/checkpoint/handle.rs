@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::completeness::folder_diff::has_news;
 use super::persisted_state::{CheckpointState, STATE_FILE, not_kept, p95};
@@ -71,6 +71,7 @@ impl Checkpoints {
             bytes: AtomicU64::default(),
             troubles: Mutex::default(),
             held: AtomicBool::default(),
+            looks: watch::Sender::default(),
         });
         let (commands, inbox) = mpsc::unbounded_channel();
         let worker = Worker::new(Arc::clone(&shared), journal, spec.interval, inbox, unseen_end);
@@ -120,6 +121,16 @@ impl Checkpoints {
     /// The present content counts, unasked: for the end of a job, and without a checkpoint signal.
     pub fn as_is(&self) -> SaveRequest {
         SaveRequest { picture: None, marks: 0, at: self.shared.outbox.clock.mono(), as_is: true }
+    }
+
+    /// Looks at the folder once more, for at most this long: just before the workload is ended, so
+    /// that a save that is complete by then is known as such.
+    pub async fn look_again(&self, within: Duration) {
+        let mut looks = self.shared.looks.subscribe();
+        // A look that goes on now began too early.
+        let next = looks.borrow().begun + 1;
+        self.shared.wake.notify_one();
+        let _ = self.shared.outbox.within(within, looks.wait_for(|looks| looks.over >= next)).await;
     }
 
     /// Stops looking and uploading: the folder's content is about to be replaced.

@@ -182,6 +182,12 @@ impl Worker {
     }
 
     async fn look(&mut self) {
+        self.shared.looks.send_modify(|looks| looks.begun += 1);
+        self.look_now().await;
+        self.shared.looks.send_modify(|looks| looks.over = looks.begun);
+    }
+
+    async fn look_now(&mut self) {
         // Read the end first: then all files seen after it were written before it.
         let ends = *self.shared.ends();
         let (marks, marked_step) = self.shared.board.marks_seen();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::persisted_state::CheckpointState;
 use super::upload::CheckpointFolder;
@@ -36,6 +36,15 @@ pub(crate) struct WorkerState {
     pub troubles: Mutex<BTreeMap<SaveTrouble, String>>,
     /// Nothing is uploaded: after a rollback, the workload has not made progress yet.
     pub held: AtomicBool,
+    pub looks: watch::Sender<LookCount>,
+}
+
+/// The looks at the folder so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LookCount {
+    pub begun: u64,
+    /// The number of the newest that is over.
+    pub over: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

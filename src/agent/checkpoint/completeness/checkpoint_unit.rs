@@ -48,8 +48,8 @@ pub(crate) struct CheckpointUnit {
     pub is_learned: bool,
     /// Its files are being deleted.
     pub is_leaving: bool,
-    /// Its files that were written on a full disk and are shorter than those before.
-    pub short: BTreeSet<String>,
+    /// Its files that may lack their end.
+    pub cut: BTreeSet<String>,
     /// Its last change replaced its only file by rename.
     pub is_replaced: bool,
     pub life: u64,
@@ -166,7 +166,7 @@ impl CheckpointUnit {
         let is_alive = self.life == beside.life;
         // A checkpoint that loses files is being deleted. Common files are what remains.
         let is_leaving = self.is_leaving && (*part != FolderPart::Common || rest < QUIET);
-        if self.open || !self.there || is_leaving || !self.short.is_empty() {
+        if self.open || !self.there || is_leaving || !self.cut.is_empty() {
             return false;
         }
         if self.is_replaced {
@@ -217,7 +217,7 @@ impl CheckpointUnit {
 
     /// After a clean exit it is complete, unless it lacks a name that the previous one had.
     pub(crate) fn may_be_whole(&self, part: &FolderPart, kinds: &KnownKinds) -> bool {
-        if !self.short.is_empty() {
+        if !self.cut.is_empty() {
             return false;
         }
         if *part == FolderPart::Common {

@@ -8,17 +8,17 @@
 //! (`checkpoint::units`). A process that a signal killed may have been writing. So its newest
 //! change is not trusted, even if the next process leaves it unchanged (`checkpoint::torn_writes`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::complete_set::CompleteSet;
 use super::declared::Declared;
 use super::file_motion::{Motion, RESTLESS};
-use super::file_names::{Partition, Places};
+use super::file_names::{Partition, Places, shape_of};
 use super::folder_diff::{
     FolderListing, goes_back, has_grown, has_news_but, holds_what_stands, one_replaced,
-    same_but_logs, without_logs,
+    same_but_logs, stamps, without_logs,
 };
 use super::saved_steps::SavedSteps;
 use super::torn_writes::TornFiles;
@@ -56,6 +56,8 @@ pub(crate) struct FolderWatch {
     ended: Option<(ExitStatus, Duration)>,
     killed: Option<Duration>,
     doubt: Option<TornFiles>,
+    /// A file that was written on a full disk and lacks its end.
+    short: Option<String>,
 }
 
 impl FolderWatch {
@@ -115,12 +117,16 @@ impl FolderWatch {
         // An ended process has no open files: use the last look's.
         let open = if signs.ended.is_some() { self.open.take() } else { open.cloned() };
         let earlier = self.steps.reported().zip(step).map(|(before, now)| before.min(now));
+        let cut = self.cut_files((&before, &picture), &signs);
+        if signs.is_disk_full {
+            self.short = cut.as_ref().and_then(|cut| cut.first().cloned()).or(self.short.take());
+        }
         let beside = LookContext {
             open: open.as_ref(),
             step: signs.any_step,
             earlier,
             life: signs.life,
-            is_disk_full: signs.is_disk_full,
+            cut: cut.as_ref(),
         };
         self.units.observe((&before, &picture), &self.kept, (looked, now), step, beside);
         self.open = open;
@@ -183,6 +189,40 @@ impl FolderWatch {
         changed
     }
 
+    /// The files of this look that may lack their end: a full disk took less than the save before
+    /// has, or a signal ended their writer since the look before.
+    fn cut_files(
+        &self,
+        (before, picture): (&FolderListing, &FolderListing),
+        signs: &WorkloadSigns,
+    ) -> Option<BTreeSet<String>> {
+        let died = signs.ended.filter(|_| self.ended.is_none()).map(|(exit, _)| exit);
+        // A wrapper, or a handler that saved, may also exit with the number of a signal.
+        let (is_killed, is_doubtful) = (
+            died.is_some_and(|exit| !exit.is_in_order()),
+            died.is_some_and(|exit| exit.code >= Some(SIGNALLED)),
+        );
+        if before == picture || !(signs.is_disk_full || is_killed || is_doubtful) {
+            return None;
+        }
+        let (was, mut largest) = (stamps(before), HashMap::new());
+        for file in self.kept.iter() {
+            let most = largest.entry(shape_of(&file.path)).or_insert(0);
+            *most = file.stamp.bytes.max(*most);
+        }
+        let is_short = |file: &TreeFile| {
+            let most = largest.get(&shape_of(&file.path));
+            most.map_or(file.stamp.bytes == 0, |most| file.stamp.bytes < *most)
+        };
+        let is_cut = |file: &&TreeFile| match was.get(file.path.as_str()) {
+            Some(stamp) if *stamp == file.stamp => false,
+            // A rename takes no time.
+            Some(stamp) if stamp.inode != file.stamp.inode => false,
+            _ => is_killed || is_short(file),
+        };
+        Some(without_logs(picture).filter(is_cut).map(|file| file.path.clone()).collect())
+    }
+
     /// The manifest of this picture is written.
     pub(crate) fn keep(&mut self, picture: FolderListing) {
         self.kept = picture;
@@ -234,7 +274,7 @@ impl FolderWatch {
             .as_ref()
             .is_some_and(|declared| declared.believed(until, ended_itself) == seen);
         if declared || quiet || exited {
-            let seen = &if declared { Arc::clone(seen) } else { self.units.without_short(seen) };
+            let seen = &if declared { Arc::clone(seen) } else { self.units.without_cut(seen) };
             let same =
                 if with_logs { **seen == *self.kept } else { same_but_logs(seen, &self.kept) };
             let picture = if with_logs {
@@ -354,7 +394,7 @@ impl FolderWatch {
 
     /// A file that was written on a full disk and is therefore not kept.
     pub(crate) fn short_file(&self) -> Option<&str> {
-        self.units.short_file()
+        self.short.as_deref()
     }
 
     pub(crate) fn known_marks(&self) -> Option<bool> {

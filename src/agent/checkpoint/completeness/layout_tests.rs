@@ -1,6 +1,7 @@
 //! Layouts of checkpoint folders as people have them, with saves too frequent for a rest.
 
 use super::script_tests::{Script, has};
+use crate::job::ExitStatus;
 
 /// Saves this often in seconds, a second of which the file is open. Returns what was kept last.
 fn save_in_place(script: &mut Script, paths: &[&str], every: u64, saves: u64) -> Vec<String> {
@@ -134,5 +135,23 @@ fn save_on_a_full_disk_is_not_kept_if_it_is_shorter() {
         let kept = script.kept();
         assert!(has(&kept, &name(6)), "there is room again: {kept:?}");
         assert!(path == "model.pt" || !has(&kept, &name(5)), "{kept:?}");
+    }
+}
+
+/// The last look before the death says that no file was open: it was before the write.
+#[test]
+fn save_begun_and_killed_between_two_looks_is_not_kept() {
+    for path in ["model.pt", "run_2/last.pt", "step_#.pt"] {
+        let mut script = Script::new(true);
+        let name = |step: u32| path.replace('#', &step.to_string());
+        for step in 1..=8 {
+            script.write_bytes(&name(step), 1000);
+            script.train(4);
+            script.kept();
+        }
+        script.write_bytes(&name(9), 300);
+        script.dies(ExitStatus { signal: Some(15), ..ExitStatus::default() });
+        let kept = script.kept();
+        assert!(!kept.contains(&name(9)), "{path}: {kept:?}");
     }
 }

@@ -96,6 +96,13 @@ impl Script {
         }
     }
 
+    /// A signal ends it, and the agent looks.
+    pub(super) fn dies(&mut self, exit: ExitStatus) {
+        let at = Duration::from_secs(self.now);
+        self.signs = WorkloadSigns { ended: Some((exit, at)), killed: Some(at), ..self.signs };
+        self.wait(1);
+    }
+
     /// Returns and keeps the complete files.
     pub(super) fn kept(&mut self) -> Vec<String> {
         let Some(ripe) = self.watch.complete(Duration::from_secs(self.now), true, false) else {
@@ -365,10 +372,7 @@ fn half_save_of_killed_writer_is_never_kept() {
     assert!(has(&script.kept(), "checkpoint-25"));
     script.write("checkpoint-50/model.safetensors");
     script.wait(1);
-    let killed = ExitStatus { signal: Some(9), ..ExitStatus::default() };
-    let at = Duration::from_secs(script.now);
-    script.signs = WorkloadSigns { ended: Some((killed, at)), killed: Some(at), ..script.signs };
-    script.wait(1);
+    script.dies(ExitStatus { signal: Some(9), ..ExitStatus::default() });
     script.signs = WorkloadSigns { ended: None, life: 1, ..script.signs };
     script.train(100);
     assert!(!has(&script.kept(), "checkpoint-50"));

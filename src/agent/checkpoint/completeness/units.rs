@@ -45,7 +45,8 @@ pub(crate) struct LookContext<'a> {
     /// The step at the previous look: a save that began since then holds it.
     pub earlier: Option<f64>,
     pub life: u64,
-    pub is_disk_full: bool,
+    /// Files that may lack their end.
+    pub cut: Option<&'a BTreeSet<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -262,21 +263,6 @@ impl Units {
             self.newest_begun =
                 self.begins_another(&new, &old).then_some((now, step)).or(self.newest_begun);
         }
-        let largest: LazyCell<HashMap<String, u64>, _> = LazyCell::new(|| {
-            let mut largest = HashMap::new();
-            for (path, stamp) in kept {
-                let most = largest.entry(shape_of(path)).or_insert(0);
-                *most = stamp.bytes.max(*most);
-            }
-            largest
-        });
-        // On a full disk, a file may lack its end.
-        let is_short = |file: &TreeFile| {
-            beside.is_disk_full
-                && largest
-                    .get(&shape_of(&file.path))
-                    .map_or(file.stamp.bytes == 0, |most| file.stamp.bytes < *most)
-        };
         let parts: BTreeSet<&FolderPart> = old.keys().chain(new.keys()).collect();
         for part in parts {
             let (is, was_there) = (new.get(part), old.get(part));
@@ -295,11 +281,11 @@ impl Units {
                 (step, beside),
             );
             let Some(unit) = self.parts.get_mut(part) else { continue };
-            unit.short.retain(|path| is.iter().any(|file| file.path == *path));
+            unit.cut.retain(|path| is.iter().any(|file| file.path == *path));
             for file in &changed {
-                match is_short(file) {
-                    true => drop(unit.short.insert(file.path.clone())),
-                    false => drop(unit.short.remove(&file.path)),
+                match beside.cut.is_some_and(|cut| cut.contains(&file.path)) {
+                    true => drop(unit.cut.insert(file.path.clone())),
+                    false => drop(unit.cut.remove(&file.path)),
                 }
             }
         }
@@ -637,19 +623,14 @@ impl Units {
         self.growing.has(path)
     }
 
-    /// A file that was written on a full disk and is shorter than the one before.
-    pub(crate) fn short_file(&self) -> Option<&str> {
-        self.parts.values().find_map(|unit| unit.short.first()).map(String::as_str)
-    }
-
-    /// A picture without the parts that have such a file.
-    pub(crate) fn without_short(&self, picture: &FolderListing) -> FolderListing {
-        if self.short_file().is_none() {
+    /// A picture without the parts that have a file that may lack its end.
+    pub(crate) fn without_cut(&self, picture: &FolderListing) -> FolderListing {
+        if self.parts.values().all(|unit| unit.cut.is_empty()) {
             return Arc::clone(picture);
         }
         let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.places);
         let is_fit = |file: &&TreeFile| {
-            self.parts.get(&partition.part_of(&file.path)).is_none_or(|unit| unit.short.is_empty())
+            self.parts.get(&partition.part_of(&file.path)).is_none_or(|unit| unit.cut.is_empty())
         };
         Arc::new(picture.iter().filter(is_fit).cloned().collect())
     }
