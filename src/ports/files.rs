@@ -85,8 +85,8 @@ pub struct Tree {
     pub skipped: Vec<String>,
     /// There are more files than asked for: do not draw conclusions from this tree.
     pub truncated: bool,
-    /// The disk has no room for more: what was just written may lack its end.
-    pub is_disk_full: bool,
+    /// The free bytes of its disk for a user. `None`: unknown.
+    pub free_bytes: Option<u64>,
 }
 
 #[async_trait]

@@ -26,9 +26,6 @@ const FOLDER_MODE: u32 = 0o700;
 /// bind-mount loops or mistakes.
 const DEPTH_MAX: usize = 32;
 
-/// With less room than this, a write ends early. More would doubt saves that fit.
-const FULL_BYTES: u64 = 1 << 20;
-
 impl LocalFiles {
     /// `stage_aside` without a thread.
     ///
@@ -101,8 +98,8 @@ impl Files for LocalFiles {
         let Some(root) = found(fs::canonicalize(folder))? else { return Ok(Tree::default()) };
         let mut walk = Walk { root: root.clone(), files_max, tree: Tree::default() };
         walk.folder(&root, "", 0)?;
-        walk.tree.is_disk_full = rustix::fs::statvfs(&root)
-            .is_ok_and(|room| room.f_bavail.saturating_mul(room.f_frsize) < FULL_BYTES);
+        walk.tree.free_bytes =
+            rustix::fs::statvfs(&root).ok().map(|room| room.f_bavail.saturating_mul(room.f_frsize));
         walk.tree.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         walk.tree.links.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         walk.tree.skipped.sort_unstable();

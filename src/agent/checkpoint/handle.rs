@@ -72,6 +72,7 @@ impl Checkpoints {
             troubles: Mutex::default(),
             held: AtomicBool::default(),
             looks: watch::Sender::default(),
+            lost: Mutex::default(),
         });
         let (commands, inbox) = mpsc::unbounded_channel();
         let worker = Worker::new(Arc::clone(&shared), journal, spec.interval, inbox, unseen_end);
@@ -190,7 +191,8 @@ impl Checkpoints {
         self.shared.troubles().values().cloned().collect()
     }
 
-    /// The files of the newest save that can never be sent, in sentences.
+    /// The files of the newest save that can never be sent, and the first save that was not kept,
+    /// in sentences.
     pub fn left_out(&self) -> Vec<String> {
         let kept = self.shared.kept();
         let mut losses: Vec<String> = kept
@@ -203,6 +205,7 @@ impl Checkpoints {
         {
             losses.push(format!("{more} more files of the checkpoints are not kept"));
         }
+        losses.extend(self.shared.lost.lock().expect("it is only set and cloned").clone());
         losses
     }
 

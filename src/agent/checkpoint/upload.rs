@@ -88,7 +88,7 @@ pub(crate) struct FolderLook {
     pub skipped: Vec<String>,
     /// The targets of its links to folders.
     pub links: Vec<CheckpointLink>,
-    pub is_disk_full: bool,
+    pub free_bytes: Option<u64>,
 }
 
 impl CheckpointFolder {
@@ -153,8 +153,8 @@ fn looked(mut tree: Tree) -> io::Result<FolderLook> {
     skipped.extend(bad.into_iter().map(|bad| format!("{}: a link that leads outside", bad.path)));
     let links = good.iter().map(link).collect();
     tree.links = good;
-    let is_disk_full = tree.is_disk_full;
-    Ok(FolderLook { picture: picture(tree), skipped, links, is_disk_full })
+    let free_bytes = tree.free_bytes;
+    Ok(FolderLook { picture: picture(tree), skipped, links, free_bytes })
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -205,7 +205,7 @@ impl Worker {
             has_marked: self.shared.board.has_marked(),
             ended: ends.now,
             killed: ends.killed,
-            is_disk_full: false,
+            free_bytes: None,
         };
         let begun = self.now();
         let look = self.shared.folder.look().await;
@@ -220,7 +220,7 @@ impl Worker {
         self.look_after = LOOK.max(now.saturating_sub(begun) * LOOK_SHARE);
         match look {
             Ok(look) => {
-                signs.is_disk_full = look.is_disk_full;
+                signs.free_bytes = look.free_bytes;
                 let signs = signs.by_clock_of_folder(self.lead().await);
                 self.blind = None;
                 self.tell(SaveTrouble::Blind, None);
@@ -251,7 +251,10 @@ impl Worker {
                         "{}: the disk was full when it was written, and it is shorter than the one before",
                         not_kept(path)
                     );
-                    self.record_once(text, |text| EventDetail::Loss { text });
+                    let mut lost = self.shared.lost.lock().expect("it is only set and cloned");
+                    lost.get_or_insert_with(|| text.clone());
+                    drop(lost);
+                    self.say(text);
                 }
             }
             Err(error) => {
@@ -343,13 +346,9 @@ impl Worker {
 
     /// Tells people, once for each text.
     fn say(&mut self, text: String) {
-        self.record_once(text, |text| EventDetail::Attention { text });
-    }
-
-    fn record_once(&mut self, text: String, detail: impl FnOnce(String) -> EventDetail) {
         if self.said.len() < SAID_MAX && !self.said.contains(&text) {
             self.said.push(text.clone());
-            self.journal.record(detail(text));
+            self.journal.record(EventDetail::Attention { text });
         }
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct WorkerState {
     /// Nothing is uploaded: after a rollback, the workload has not made progress yet.
     pub held: AtomicBool,
     pub looks: watch::Sender<LookCount>,
+    /// A save that is not kept although the work went on, in a sentence: the first of them.
+    pub lost: Mutex<Option<String>>,
 }
 
 /// The looks at the folder so far.

@@ -36,6 +36,13 @@ const SIGNALLED: i32 = 128;
 /// large one that is still being written. Later loses more work without a word.
 const FIRST_NUMBERED: Duration = Duration::from_secs(2 * 60);
 
+/// With less free space, no more is written to a disk. More doubts saves that fit.
+const FULL_BYTES: u64 = 1 << 20;
+
+/// On a disk that is nearly full, a file with less than this share of the one before was cut. More
+/// doubts saves that differ by what they compress.
+const SHARE_SAVED: f64 = 0.9;
+
 #[derive(Debug, Default)]
 pub(crate) struct FolderWatch {
     kept: FolderListing,
@@ -118,7 +125,7 @@ impl FolderWatch {
         let open = if signs.ended.is_some() { self.open.take() } else { open.cloned() };
         let earlier = self.steps.reported().zip(step).map(|(before, now)| before.min(now));
         let cut = self.cut_files((&before, &picture), &signs);
-        if signs.is_disk_full {
+        if self.is_nearly_full(&signs) {
             self.short = cut.as_ref().and_then(|cut| cut.first().cloned()).or(self.short.take());
         }
         let beside = LookContext {
@@ -189,6 +196,12 @@ impl FolderWatch {
         changed
     }
 
+    /// Whether the next save may not fit on the disk.
+    fn is_nearly_full(&self, signs: &WorkloadSigns) -> bool {
+        let kept: u64 = self.kept.iter().map(|file| file.stamp.bytes).sum();
+        signs.free_bytes.is_some_and(|free| free < FULL_BYTES.max(2 * kept))
+    }
+
     /// The files of this look that may lack their end: a full disk took less than the save before
     /// has, or a signal ended their writer since the look before.
     fn cut_files(
@@ -202,9 +215,13 @@ impl FolderWatch {
             died.is_some_and(|exit| !exit.is_in_order()),
             died.is_some_and(|exit| exit.code >= Some(SIGNALLED)),
         );
-        if before == picture || !(signs.is_disk_full || is_killed || is_doubtful) {
+        let is_nearly_full = self.is_nearly_full(signs);
+        if before == picture || !(is_nearly_full || is_killed || is_doubtful) {
             return None;
         }
+        // Saves differ by a few bytes, and the deletion of an old one makes room again.
+        let is_full = signs.free_bytes.is_some_and(|free| free < FULL_BYTES);
+        let least = if is_nearly_full && !is_full { SHARE_SAVED } else { 1.0 };
         let (was, mut largest) = (stamps(before), HashMap::new());
         for file in self.kept.iter() {
             let most = largest.entry(shape_of(&file.path)).or_insert(0);
@@ -212,7 +229,9 @@ impl FolderWatch {
         }
         let is_short = |file: &TreeFile| {
             let most = largest.get(&shape_of(&file.path));
-            most.map_or(file.stamp.bytes == 0, |most| file.stamp.bytes < *most)
+            most.map_or(is_full && file.stamp.bytes == 0, |most| {
+                (file.stamp.bytes as f64) < least * *most as f64
+            })
         };
         let is_cut = |file: &&TreeFile| match was.get(file.path.as_str()) {
             Some(stamp) if *stamp == file.stamp => false,

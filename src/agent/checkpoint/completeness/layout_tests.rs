@@ -121,7 +121,7 @@ fn save_on_a_full_disk_is_not_kept_if_it_is_shorter() {
             script.train(12);
             assert!(has(&script.kept(), &name(step)), "{path}");
         }
-        script.signs.is_disk_full = true;
+        script.signs.free_bytes = Some(0);
         for (step, bytes) in [(4, 300), (5, 0)] {
             script.write_bytes(&name(step), bytes);
             script.train(40);
@@ -129,7 +129,7 @@ fn save_on_a_full_disk_is_not_kept_if_it_is_shorter() {
             assert!(!has(&kept, &name(step)), "{path}, {bytes} bytes: {kept:?}");
             assert!(script.watch.short_file().is_some(), "{path}");
         }
-        script.signs.is_disk_full = false;
+        script.signs.free_bytes = Some(1 << 30);
         script.write_bytes(&name(6), 900);
         script.train(12);
         let kept = script.kept();

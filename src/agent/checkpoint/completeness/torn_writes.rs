@@ -169,7 +169,7 @@ mod tests {
         marked_by: None,
         has_marked: false,
         ended: None,
-        is_disk_full: false,
+        free_bytes: None,
     };
 
     #[test]

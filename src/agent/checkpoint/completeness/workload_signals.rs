@@ -34,8 +34,8 @@ pub(crate) struct WorkloadSigns {
     pub ended: Option<(ExitStatus, Duration)>,
     /// When the newest killed process ended; another may have started since.
     pub killed: Option<Duration>,
-    /// Its disk has no room for more.
-    pub is_disk_full: bool,
+    /// The free bytes of its disk. `None`: unknown.
+    pub free_bytes: Option<u64>,
 }
 
 impl WorkloadSigns {
