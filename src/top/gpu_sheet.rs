@@ -8,7 +8,7 @@ use super::overview_sheet::bar;
 use super::sheet::{Sheet, part};
 use super::spark::plot;
 use crate::app::text::measure;
-use crate::app::view::machine::{gpu_memory_text, gpu_power_text};
+use crate::app::view::machine::{gpu_errors, gpu_memory_text, gpu_power_text};
 use crate::instance::GpuStatus;
 use crate::jobdir::EventDetail;
 use crate::market::Span as Time;
@@ -143,12 +143,19 @@ fn one(model: &TopModel, gpu: &GpuStatus, is_selected: bool, sheet: &mut Sheet) 
         value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:.0} {unit}"))
     };
     let (power, heat) = (gpu_power_text(gpu), known(gpu.temperature_celsius, "°C"));
+    let clock = known(gpu.clock_mhz, "MHz");
     sheet.push(vec![
         part("  power   ", model.palette.quiet()),
         part(&power, Style::new()),
         part("    temperature ", model.palette.quiet()),
         part(&heat, Style::new()),
+        part("    clock ", model.palette.quiet()),
+        part(&clock, Style::new()),
     ]);
+    let errors = gpu_errors(gpu);
+    if !errors.is_empty() {
+        sheet.text(&format!("  {}", errors.join("; ")), model.palette.warn());
+    }
     if let Some(why) = gpu.throttled_by.as_ref().filter(|why| !why.is_empty()) {
         sheet.text(&format!("  slowed by {}", why.join(", ")), model.palette.warn());
     }

@@ -7,6 +7,7 @@ use super::model::{Preset, TopModel};
 use super::open_job::OpenJob;
 use super::sheet::{Sheet, fitted, part};
 use super::spark::plot;
+use crate::app::analysis::job_outlook::JobOutlook;
 use crate::app::gang::gang_report::EpochReport;
 use crate::app::overview::gang_view::{HEAT_STEPS, HeatRow};
 use crate::app::overview::job_sentence::job_sentence;
@@ -65,7 +66,7 @@ fn head(model: &TopModel, look: &OpenJob, sheet: &mut Sheet, width: usize) {
         return;
     };
     sheet.wrapped(&job_sentence(summary), model.palette.bold(), 0, width);
-    for (name, text) in facts(summary, model.now) {
+    for (name, text) in facts(summary, look, model.now) {
         sheet.fact(name, &text, model.palette.quiet(), width);
     }
     if summary.driven_here == Some(false) {
@@ -92,8 +93,12 @@ fn ends_text(summary: &Summary, now: Timestamp) -> Option<String> {
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-fn facts(summary: &Summary, now: Timestamp) -> Vec<(&'static str, String)> {
+fn facts(summary: &Summary, look: &OpenJob, now: Timestamp) -> Vec<(&'static str, String)> {
     let is_open = !summary.state.is_final();
+    let outlook = match is_open {
+        true => JobOutlook::of(summary, look.status.as_ref(), &look.plot.data),
+        false => JobOutlook::default(),
+    };
     let heard = summary.heartbeat_seconds.filter(|_| is_open);
     let eta = summary
         .progress
@@ -113,6 +118,9 @@ fn facts(summary: &Summary, now: Timestamp) -> Vec<(&'static str, String)> {
         ("Machine", summary.machine.as_ref().map(|machine| machine.line())),
         ("Usage", usage_text(summary).filter(|_| summary.silence.is_none())),
         ("Progress", progress),
+        ("To the end", outlook.to_end_text()),
+        ("At risk", outlook.at_risk_text()),
+        ("Disk", outlook.disk_text()),
         ("Checkpoints", Some(summary.checkpoints.to_string())),
         ("Ends", ends_text(summary, now)),
         ("Kept until", summary.kept_until.map(local_time)),

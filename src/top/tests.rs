@@ -449,3 +449,24 @@ fn every_size_is_drawn() {
         }
     }
 }
+
+#[test]
+fn job_and_gpu_screens_have_the_figures_ahead_and_errors() {
+    let mut model = model(three());
+    let mut open = look("llama-ft");
+    let summary = open.summary.as_mut().expect("it has one");
+    summary.gpus[0].clock_mhz = Some(1410.0);
+    summary.gpus[0].xids = vec![79];
+    summary.gpus[0].ecc_uncorrected = Some(2);
+    let text = |sheet: super::sheet::Sheet| -> String {
+        sheet.lines.iter().map(|line| format!("{line}\n")).collect()
+    };
+    let job = text(job_sheet(&model, &open, 100));
+    // 570 steps of two seconds, at a dollar an hour.
+    assert!(job.contains("To the end  $0.32 in 19m, by its progress"), "{job}");
+    model.gpu = 0;
+    let gpu = text(super::gpu_sheet::gpu_sheet(&model, &open, 100));
+    for words in ["clock 1410 MHz", "Xid 79; 2 uncorrected memory errors"] {
+        assert!(gpu.contains(words), "{words}: {gpu}");
+    }
+}

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse as _, Response};
 const FILES: &[(&str, &str, &str)] = &[
     ("style.css", "text/css; charset=utf-8", include_str!("assets/style.css")),
     ("page.js", "text/javascript; charset=utf-8", include_str!("assets/page.js")),
+    ("keys.js", "text/javascript; charset=utf-8", include_str!("assets/keys.js")),
     // uPlot 1.6.32 by Leon Sorokin, MIT (assets/uplot-LICENSE), unchanged.
     ("uplot.min.js", "text/javascript; charset=utf-8", include_str!("assets/uplot.min.js")),
     ("uplot.min.css", "text/css; charset=utf-8", include_str!("assets/uplot.min.css")),

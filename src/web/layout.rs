@@ -68,6 +68,7 @@ impl<'a> Page<'a> {
                     link rel="stylesheet" href="/assets/uplot.min.css";
                     script src="/assets/uplot.min.js" defer {}
                     script src="/assets/page.js" defer {}
+                    script src="/assets/keys.js" defer {}
                 }
                 body {
                     header {

@@ -166,3 +166,49 @@ fn page_layout_stays_still_at_its_plots_and_its_first_update() {
         assert!(moved < 0.02, "{path}: {moved}");
     }
 }
+
+/// What is pressed on the page, as a keyboard sends it.
+fn types(browser: &mut Browser, key: &str) {
+    let event = json!({ "key": key, "bubbles": true, "cancelable": true });
+    browser.value(&format!(
+        "(document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {event})), 1)"
+    ));
+}
+
+#[test]
+fn keys_move_on_the_page_and_a_filter_can_be_kept() {
+    let place = Place::new("true");
+    for name in ["alpha-job", "beta-job"] {
+        let job = run(&place, name, "job.sh");
+        place.until(&job, "succeeded");
+    }
+    let page = Served::of(&place);
+    let Some(mut browser) = Browser::of(&place, &page) else { return };
+    browser.open(&page.root);
+    let focused = "document.activeElement.textContent";
+    types(&mut browser, "j");
+    let first = browser.value(focused);
+    types(&mut browser, "j");
+    assert_ne!(browser.value(focused), first, "the next job");
+    types(&mut browser, "k");
+    assert_eq!(browser.value(focused), first);
+    types(&mut browser, "/");
+    assert_eq!(browser.value("document.activeElement.id"), "q");
+    types(&mut browser, "?");
+    assert_eq!(browser.value("document.getElementById('keys').open"), false, "it is typed");
+    types(&mut browser, "Escape");
+    types(&mut browser, "?");
+    assert_eq!(browser.value("document.getElementById('keys').open"), true);
+    assert!(browser.text().contains("next and previous job"), "{}", browser.text());
+    browser.value("(document.getElementById('keys-on').click(), document.getElementById('keys').close(), document.activeElement.blur(), 1)");
+    types(&mut browser, "2");
+    assert_eq!(browser.value("location.pathname"), "/", "the keys are switched off");
+    browser.open(&format!("{}/?q=beta", page.root));
+    browser.value("(document.querySelector('#filter button.plain').click(), 1)");
+    browser.open(&page.root);
+    let kept = "document.querySelector('#filter .presets').textContent.includes('beta')";
+    assert_eq!(browser.value(kept), true);
+    browser.value("(document.getElementById('keys-on').click(), 1)");
+    types(&mut browser, "2");
+    browser.until("the page of machines", "location.pathname === '/machines'");
+}

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::app::text::measure;
+use crate::app::text::{counted, measure};
 use crate::instance::GpuStatus;
 use crate::job::{Plan, ReceiptAttempt};
 use crate::market::{CloudKind, Market, Region, UsdPerHour, Zone};
@@ -84,6 +84,15 @@ pub fn gpu_memory_text(gpu: &GpuStatus) -> String {
         (Some(used), None) => mib(used),
         _ => "unknown".to_owned(),
     }
+}
+
+/// What the driver says of errors: that it is lost, its Xid errors, memory errors.
+pub fn gpu_errors(gpu: &GpuStatus) -> Vec<String> {
+    let xids: Vec<String> = gpu.xids.iter().map(ToString::to_string).collect();
+    let xids = (!xids.is_empty()).then(|| format!("Xid {}", xids.join(", ")));
+    let errors = gpu.ecc_uncorrected.filter(|errors| *errors > 0);
+    let errors = errors.map(|errors| counted(errors, "uncorrected memory error"));
+    gpu.lost.clone().into_iter().chain(xids).chain(errors).collect()
 }
 
 /// `93 W, 31 % of 300 W`

@@ -421,7 +421,7 @@ fn habit(dice: &Dice, play: &WorldRun) -> Habit {
     let saves = play.saves.unwrap_or_else(|| {
         let saves = SaveStyle::of(&dice.fork("saves"));
         if play.layouts && play.lone.is_none() {
-            saves.laid_out(&dice.fork("layout"))
+            saves.laid_out(&dice.fork("layout")).laid_out_again(&dice.fork("newest layout"))
         } else {
             saves
         }

@@ -7,9 +7,11 @@
 //! ```
 //! A series has one of the layouts of known frameworks: files side by side, a folder each, a folder
 //! for each start (`version_1/checkpoints/`, as Lightning does), or a folder each and a file that
-//! names the newest (`latest`, as DeepSpeed does). A training that dies in between leaves half of
-//! it. A script that starts takes the newest whole checkpoint and deletes the rest. Not here: the
-//! laws of what is kept of it (`crate::sim::laws::laws`).
+//! names the newest (`latest`, as DeepSpeed does). Others are shards, a folder that is renamed when
+//! it is whole (as Orbax does), and a folder each beside the logs of TensorBoard and Weights &
+//! Biases. A training that dies in between leaves half of it. A script that starts takes the newest
+//! whole checkpoint and deletes the rest. Not here: the laws of what is kept of it
+//! (`crate::sim::laws::laws`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -50,10 +52,20 @@ pub enum Layout {
     /// `checkpoint-20/model.pt`, and `latest`, which is written in place after each save: the next
     /// start goes on from what it names.
     Pointed,
+    /// `checkpoint-20/model-00001-of-00002.pt`
+    Shards,
+    /// `tmp-checkpoint-20/model.pt`, and the whole folder is renamed to `checkpoint-20` after it.
+    Staged,
+    /// `checkpoint-20/model.pt`, beside `logs/` and `wandb/`, which grow with each save.
+    Logged,
 }
 
 const SETTINGS: &str = "hparams.yaml";
 const POINTER: &str = "latest";
+const LOGS: [&str; 2] = ["logs/events.out.tfevents.17.host", "wandb/offline-run-1/run-1.wandb"];
+
+/// The name of a folder that is not whole yet begins so.
+const STAGE: &str = "tmp-";
 
 impl SaveStyle {
     pub(crate) fn of(dice: &Dice) -> SaveStyle {
@@ -68,12 +80,19 @@ impl SaveStyle {
 
     /// With the layouts that were added later.
     pub(crate) fn laid_out(self, dice: &Dice) -> SaveStyle {
+        self.among(dice, [Layout::Runs, Layout::Pointed].as_slice())
+    }
+
+    /// With those that were added after that.
+    pub(crate) fn laid_out_again(self, dice: &Dice) -> SaveStyle {
+        self.among(dice, [Layout::Shards, Layout::Staged, Layout::Logged].as_slice())
+    }
+
+    fn among(self, dice: &Dice, layouts: &[Layout]) -> SaveStyle {
         match self {
-            SaveStyle::Series { marks, pause, .. } if dice.percent(40) => SaveStyle::Series {
-                marks,
-                layout: dice.pick(&[Layout::Runs, Layout::Pointed]),
-                pause,
-            },
+            SaveStyle::Series { marks, pause, .. } if dice.percent(40) => {
+                SaveStyle::Series { marks, layout: dice.pick(layouts), pause }
+            }
             saves => saves,
         }
     }
@@ -119,9 +138,7 @@ impl SaveStyle {
             Layout::Pointed => {
                 pointed(host, folder).filter(|step| whole.contains(step)).unwrap_or(0)
             }
-            Layout::Files | Layout::Folders | Layout::Runs => {
-                whole.into_iter().next_back().unwrap_or(0)
-            }
+            _ => whole.into_iter().next_back().unwrap_or(0),
         }
     }
 
@@ -157,6 +174,12 @@ impl SaveStyle {
             return layout != Layout::Pointed || point(host, folder, step);
         }
         let run = newest_run(host, folder);
+        if layout == Layout::Logged {
+            for log in LOGS {
+                // A training goes on without a line of its log.
+                let _ = host.disk.append(&folder.join(log), b"line\n");
+            }
+        }
         for (index, part) in PARTS.iter().enumerate() {
             if index > 0 {
                 second(pause).await;
@@ -178,6 +201,13 @@ impl SaveStyle {
             }
             host.world.aside(format_args!("{} has written {}", host.id, path.display()));
         }
+        if layout == Layout::Staged {
+            for part in PARTS {
+                let (from, to) =
+                    (name(layout, run, part, step), name(Layout::Folders, run, part, step));
+                host.disk.rename(&folder.join(from), &folder.join(to));
+            }
+        }
         // All of this takes no time, so the pointer always names a whole save.
         let is_named = layout != Layout::Pointed || point(host, folder, step);
         tidy(host, folder);
@@ -188,8 +218,15 @@ impl SaveStyle {
 fn name(layout: Layout, run: u64, part: &str, step: u64) -> String {
     match layout {
         Layout::Files => format!("{part}-{step}.pt"),
-        Layout::Folders | Layout::Pointed => format!("checkpoint-{step}/{part}.pt"),
+        Layout::Folders | Layout::Pointed | Layout::Logged => {
+            format!("checkpoint-{step}/{part}.pt")
+        }
         Layout::Runs => format!("version_{run}/checkpoints/{part}-{step}.pt"),
+        Layout::Shards => {
+            let shard = 1 + PARTS.iter().position(|of| *of == part).unwrap_or(0);
+            format!("checkpoint-{step}/model-{shard:05}-of-{:05}.pt", PARTS.len())
+        }
+        Layout::Staged => format!("{STAGE}checkpoint-{step}/{part}.pt"),
     }
 }
 
@@ -232,7 +269,7 @@ fn tidy(host: &Host, folder: &Path) -> Vec<u64> {
 
 /// Whether a file belongs to no save.
 fn is_beside(path: &str) -> bool {
-    path == POINTER || path.ends_with(SETTINGS)
+    path == POINTER || path.ends_with(SETTINGS) || LOGS.contains(&path)
 }
 
 /// The steps whose two files are whole on the disk, in order, and the paths of the files.
@@ -240,8 +277,10 @@ fn whole(host: &Host, folder: &Path) -> BTreeMap<u64, Vec<String>> {
     let files = host.disk.walk(folder, usize::MAX - 1).map(|tree| tree.files).unwrap_or_default();
     let body = |path: &str| host.disk.read(&folder.join(path)).ok().flatten();
     let mut parts: BTreeMap<u64, Vec<String>> = BTreeMap::new();
-    for (step, path) in
-        files.into_iter().filter_map(|file| Some((step_of(&body(&file.path)?)?, file.path)))
+    for (step, path) in files
+        .into_iter()
+        .filter(|file| !file.path.starts_with(STAGE))
+        .filter_map(|file| Some((step_of(&body(&file.path)?)?, file.path)))
     {
         parts.entry(step).or_default().push(path);
     }
@@ -268,7 +307,7 @@ pub(crate) fn held<'a>(files: impl Iterator<Item = (&'a str, Vec<u8>)>) -> Resul
             continue;
         }
         if is_beside(path) {
-            has_settings = true;
+            has_settings |= path.ends_with(SETTINGS);
             continue;
         }
         let step = step_of(&body).ok_or_else(|| format!("half of {path}"))?;
@@ -345,5 +384,13 @@ mod tests {
             ("version_1/checkpoints/optim-7.pt", "step 7"),
         ];
         assert_eq!(held(&run), Ok(7));
+        let shards = [
+            ("checkpoint-7/model-00001-of-00002.pt", "step 7"),
+            ("checkpoint-7/model-00002-of-00002.pt", "step 7"),
+            (LOGS[0], "line"),
+        ];
+        assert_eq!(held(&shards), Ok(7));
+        assert_eq!(held(&shards[1..]).map_err(|why| why.contains("other half")), Err(true));
+        assert_eq!(held(&shards[2..]), Err("nothing".into()), "a log is no checkpoint");
     }
 }

@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 
 use crate::app::analysis::gpu_history::{GpuHistory, GpuLine, GpuPlot};
-use crate::app::text::{counted, measure};
+use crate::app::text::measure;
 use crate::app::view::job_summary::Summary;
-use crate::app::view::machine::{gpu_memory_text, gpu_power_text};
+use crate::app::view::machine::{gpu_errors, gpu_memory_text, gpu_power_text};
 use crate::instance::{GpuProcess, GpuStatus};
 use crate::market::Span;
 use crate::web::sparkline;
@@ -71,13 +71,9 @@ fn slowed(gpu: &GpuStatus) -> Option<String> {
     gpu.throttled_by.as_ref().filter(|why| !why.is_empty()).map(|why| why.join(", "))
 }
 
-/// What the driver says of errors. An older agent does not report them.
+/// An older agent does not report them.
 fn health(gpu: &GpuStatus) -> Markup {
-    let xids: Vec<String> = gpu.xids.iter().map(ToString::to_string).collect();
-    let xids = (!xids.is_empty()).then(|| format!("Xid {}", xids.join(", ")));
-    let errors = gpu.ecc_uncorrected.filter(|errors| *errors > 0);
-    let errors = errors.map(|errors| counted(errors, "uncorrected memory error"));
-    let problems: Vec<String> = gpu.lost.clone().into_iter().chain(xids).chain(errors).collect();
+    let problems = gpu_errors(gpu);
     html! {
         @if !problems.is_empty() { span.bad { (problems.join("; ")) } }
         @else if gpu.ecc_uncorrected.is_some() { span.good { "no errors" } }
