@@ -440,32 +440,33 @@ fn second_tutorial_trains_with_workers_and_parameter_servers() {
     let sandbox = trainer();
     sandbox.write("trainer/role.py", ROLES);
     sandbox.write("config.yaml", WORKERS);
-    sandbox.write("small.yaml", WORKERS.replace("9", "1").replace("3\n", "1\n"));
-    let submit = |name: &str, config: &str, more: &str| {
+    let submit = |more: &str| {
         let words = format!(
-            "ml-engine jobs submit training {name} --package-path trainer --module-name trainer.role --job-dir gs://bucket/run --region us-central1 --config {config} {more} -- --user_arg_1 value_1"
+            "ml-engine jobs submit training second --package-path trainer --module-name trainer.role --job-dir gs://bucket/run --region us-central1 --config config.yaml {more} -- --user_arg_1 value_1"
         );
         let words: Vec<&str> = words.split_whitespace().collect();
         let mut command = sandbox.command(&words);
         with_python(&mut command, &folder);
         sandbox.end(&mut command)
     };
-    // Thirteen agents are too many for a test. The plan has them all.
-    let planned = submit("second", "config.yaml", "--dry-run");
+    let planned = submit("--dry-run");
     assert_eq!(planned.code, 0, "{planned:?}");
     assert!(planned.out.contains("13 machines work as one job"), "{planned:?}");
-    let ended = submit("second", "small.yaml", "--stream-logs");
+    let ended = submit("--stream-logs");
     if is_offline(&ended) {
         return skipped("python", "pip cannot fetch `wheel`, which this Python lacks");
     }
     assert_eq!(ended.code, 0, "{ended:?}");
-    let chief = "chief 0 {'chief': 1, 'ps': 1, 'worker': 1} value_1";
+    let chief = "chief 0 {'chief': 1, 'ps': 3, 'worker': 9} value_1";
     assert!(ended.out.contains(chief), "{}", ended.out);
+    // Each of the thirteen has a receipt of its own.
+    let receipt = sandbox.lamp(&["receipt", "second"]);
+    assert_eq!(receipt.out.matches(": succeeded, 1 attempt").count(), 13, "{receipt:?}");
     // The service knew one job, and not its machines.
     let listed = sandbox.lamp(&["ml-engine", "jobs", "list"]).out;
     assert_eq!(listed.matches("second").count(), 1, "{listed}");
     let described = sandbox.lamp(&["ml-engine", "jobs", "describe", "second"]).out;
-    for line in ["pythonModule: trainer.role", "workerCount: \"1\"", "parameterServerCount: \"1\""]
+    for line in ["pythonModule: trainer.role", "workerCount: \"9\"", "parameterServerCount: \"3\""]
     {
         assert!(described.contains(line), "{line}: {described}");
     }

@@ -73,11 +73,13 @@ fn completions_are_made_for_three_shells() {
     }
 }
 
-/// A terminal of zsh, because zsh completes only in one. The end of the list has a mark.
+/// A terminal of zsh, because zsh completes only in one. It says when its line editor reads: a tab
+/// that comes sooner is a letter. The end of the list has a mark.
 const ZSH: &str = r#"zmodload zsh/zpty
 zpty shell zsh -f -i
 zpty -w shell 'PS1=; autoload -U compinit; compinit -u; source ./lamp.zsh; compdef _lamp lamp; setopt no_beep'
-zpty -w shell 'zstyle ":completion:*" list-prompt ""; echo is-""ready'
+zpty -w shell 'zstyle ":completion:*" list-prompt ""; zstyle ":completion:*" insert-tab false'
+zpty -w shell 'zle-line-init() { print is-""ready }; zle -N zle-line-init'
 zpty -r shell said '*is-ready*'
 zpty -n -w shell $'LINE\t\t'
 zpty -w shell $'\x15echo is-""over'

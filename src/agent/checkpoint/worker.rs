@@ -246,7 +246,7 @@ impl Worker {
                 if never_rests {
                     self.say(NEVER_RESTS.to_owned());
                 }
-                if let Some(path) = self.watch.short_file() {
+                if let Some(path) = self.watch.short_file(now) {
                     let text = format!(
                         "{}: the disk was full when it was written, and it is shorter than the one before",
                         not_kept(path)
@@ -382,7 +382,7 @@ impl Worker {
             (true, false) => last.map_or(Saved::NoChange(None), Saved::Complete),
             (true, true) if late => Saved::Failed("the checkpoint was still being written when the time was up".into()),
             (true, true) if ended => {
-                Saved::Failed("the workload ended before its last write there was known to be complete, so it may be half of a checkpoint".into())
+                Saved::Failed("the workload ended, and its last write there may be half of a checkpoint".into())
             }
             (false, _) if late || ended => Saved::NoChange(last),
             _ => return,
@@ -505,6 +505,7 @@ impl Worker {
                 Some(save) = self.inbox.recv() => self.accept(save),
                 () = clock.sleep(self.look_after) => self.look().await,
                 () = board.wait_for_mark() => self.look().await,
+                () = self.shared.wake.notified() => self.look().await,
             }
             if let Some(text) = trouble.lock().expect("never held over a panic").take() {
                 self.say(text.clone());
@@ -533,6 +534,7 @@ impl Worker {
                 Some(save) = self.inbox.recv() => self.accept(save),
                 () = clock.sleep(self.look_after) => self.look().await,
                 () = board.wait_for_mark() => self.look().await,
+                () = self.shared.wake.notified() => self.look().await,
             }
             self.tell_of_silence(None);
             if self.pending.as_ref().is_some_and(|save| self.now() >= save.deadline) {

@@ -156,7 +156,8 @@ impl Files for MemoryDisk {
         let mut files: Vec<TreeFile> = all.take(files_max + 1).collect();
         let truncated = files.len() > files_max;
         files.truncate(files_max);
-        Ok(Tree { files, truncated, ..Tree::default() })
+        let free_bytes = Some(if inner.full { 0 } else { 1 << 40 });
+        Ok(Tree { files, truncated, free_bytes, ..Tree::default() })
     }
 
     async fn walk_aside(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {

@@ -24,7 +24,9 @@ if (live && live.dataset.from) {
     // A person who selects text or uses a control keeps it.
     const focus = document.activeElement;
     const readsLog = focus && focus.classList.contains("log");
-    paused.hidden = !(live.contains(focus) && !readsLog) && getSelection().isCollapsed;
+    // The name of a job is found again, so that its focus stops nothing.
+    const name = focus && focus.matches("#live a.name") ? focus.getAttribute("href") : null;
+    paused.hidden = !(live.contains(focus) && !readsLog && !name) && getSelection().isCollapsed;
     if (!paused.hidden) return;
     const kept = [...live.querySelectorAll("[data-keep]")];
     const log = live.querySelector(".log");
@@ -38,6 +40,7 @@ if (live && live.dataset.from) {
     const newLog = live.querySelector(".log");
     if (newLog && scroll) newLog.scrollTop = scroll.end ? newLog.scrollHeight : scroll.top;
     if (newLog && readsLog) newLog.focus({ preventScroll: true });
+    if (name) live.querySelector(`a.name[href="${CSS.escape(name)}"]`)?.focus({ preventScroll: true });
   };
   source.onerror = () => {
     document.getElementById("heard").textContent = heard.toLocaleTimeString("sv");

@@ -48,8 +48,6 @@ pub(crate) struct CheckpointUnit {
     pub is_learned: bool,
     /// Its files are being deleted.
     pub is_leaving: bool,
-    /// Its files that may lack their end.
-    pub cut: BTreeSet<String>,
     /// Its last change replaced its only file by rename.
     pub is_replaced: bool,
     pub life: u64,
@@ -166,7 +164,7 @@ impl CheckpointUnit {
         let is_alive = self.life == beside.life;
         // A checkpoint that loses files is being deleted. Common files are what remains.
         let is_leaving = self.is_leaving && (*part != FolderPart::Common || rest < QUIET);
-        if self.open || !self.there || is_leaving || !self.cut.is_empty() {
+        if self.open || !self.there || is_leaving {
             return false;
         }
         if self.is_replaced {
@@ -200,7 +198,7 @@ impl CheckpointUnit {
         match expected {
             Some(expected)
                 if written.has_all_of(expected, |name| {
-                    *part == FolderPart::Common && beside.growing.has(name)
+                    *part == FolderPart::Common && beside.growing.has_like(name)
                 }) =>
             {
                 rest >= QUIET
@@ -217,9 +215,6 @@ impl CheckpointUnit {
 
     /// After a clean exit it is complete, unless it lacks a name that the previous one had.
     pub(crate) fn may_be_whole(&self, part: &FolderPart, kinds: &KnownKinds) -> bool {
-        if !self.cut.is_empty() {
-            return false;
-        }
         if *part == FolderPart::Common {
             return true;
         }

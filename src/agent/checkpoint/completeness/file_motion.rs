@@ -7,7 +7,7 @@ use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use super::file_names::{FolderPart, Partition, is_log, shape_of};
+use super::file_names::{FolderPart, Partition, is_log, shape_of, without_hash};
 use super::folder_diff::{FolderListing, lists};
 use crate::ports::FileStamp;
 
@@ -171,6 +171,12 @@ impl GrowingFiles {
     /// Since when a file grows or is open.
     pub(crate) fn since(&self, path: &str) -> Option<Duration> {
         self.0.get(path).map(|growing| growing.since)
+    }
+
+    /// The same for a name whose hashes are `@`.
+    pub(crate) fn has_like(&self, name: &str) -> bool {
+        let is_like = |path: &str| path == name || name.contains('@') && without_hash(path) == name;
+        self.0.iter().any(|(path, growing)| growing.is_log && is_like(path))
     }
 
     /// Whether a file grew or stayed open over two saves: then it is a log. No file of a save is

@@ -8,17 +8,18 @@
 //! (`checkpoint::units`). A process that a signal killed may have been writing. So its newest
 //! change is not trusted, even if the next process leaves it unchanged (`checkpoint::torn_writes`).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::complete_set::CompleteSet;
+use super::cut_files::{CutFiles, CutLook};
 use super::declared::Declared;
 use super::file_motion::{Motion, RESTLESS};
-use super::file_names::{Partition, Places, shape_of};
+use super::file_names::{Partition, Places};
 use super::folder_diff::{
     FolderListing, goes_back, has_grown, has_news_but, holds_what_stands, one_replaced,
-    same_but_logs, stamps, without_logs,
+    same_but_logs, without_logs,
 };
 use super::saved_steps::SavedSteps;
 use super::torn_writes::TornFiles;
@@ -35,13 +36,6 @@ const SIGNALLED: i32 = 128;
 /// The agent tells after this time that it found no complete numbered checkpoint. Sooner tells of a
 /// large one that is still being written. Later loses more work without a word.
 const FIRST_NUMBERED: Duration = Duration::from_secs(2 * 60);
-
-/// With less free space, no more is written to a disk. More doubts saves that fit.
-const FULL_BYTES: u64 = 1 << 20;
-
-/// On a disk that is nearly full, a file with less than this share of the one before was cut. More
-/// doubts saves that differ by what they compress.
-const SHARE_SAVED: f64 = 0.9;
 
 #[derive(Debug, Default)]
 pub(crate) struct FolderWatch {
@@ -63,8 +57,7 @@ pub(crate) struct FolderWatch {
     ended: Option<(ExitStatus, Duration)>,
     killed: Option<Duration>,
     doubt: Option<TornFiles>,
-    /// A file that was written on a full disk and lacks its end.
-    short: Option<String>,
+    cut: CutFiles,
 }
 
 impl FolderWatch {
@@ -72,7 +65,10 @@ impl FolderWatch {
     pub(crate) fn new(kept: FolderListing, before: EarlierSigns) -> Self {
         let EarlierSigns { marks, unseen_end } = before;
         let units = Units::of_kept(&kept);
+        let mut cut = CutFiles::default();
+        cut.keep(&kept, &units.places);
         FolderWatch {
+            cut,
             seen: Some(Arc::clone(&kept)),
             kept,
             units,
@@ -124,16 +120,22 @@ impl FolderWatch {
         // An ended process has no open files: use the last look's.
         let open = if signs.ended.is_some() { self.open.take() } else { open.cloned() };
         let earlier = self.steps.reported().zip(step).map(|(before, now)| before.min(now));
-        let cut = self.cut_files((&before, &picture), &signs);
-        if self.is_nearly_full(&signs) {
-            self.short = cut.as_ref().and_then(|cut| cut.first().cloned()).or(self.short.take());
-        }
+        let cut = CutLook {
+            before: &before,
+            after: &picture,
+            now,
+            free_bytes: signs.free_bytes,
+            died: signs.ended.filter(|_| self.ended.is_none()).map(|(exit, _)| exit),
+            life: signs.life,
+            places: &self.units.places,
+        };
+        self.cut.observe(&self.kept, &cut);
         let beside = LookContext {
             open: open.as_ref(),
             step: signs.any_step,
             earlier,
             life: signs.life,
-            cut: cut.as_ref(),
+            cut: Some(self.cut.paths()),
         };
         self.units.observe((&before, &picture), &self.kept, (looked, now), step, beside);
         self.open = open;
@@ -196,54 +198,9 @@ impl FolderWatch {
         changed
     }
 
-    /// Whether the next save may not fit on the disk.
-    fn is_nearly_full(&self, signs: &WorkloadSigns) -> bool {
-        let kept: u64 = self.kept.iter().map(|file| file.stamp.bytes).sum();
-        signs.free_bytes.is_some_and(|free| free < FULL_BYTES.max(2 * kept))
-    }
-
-    /// The files of this look that may lack their end: a full disk took less than the save before
-    /// has, or a signal ended their writer since the look before.
-    fn cut_files(
-        &self,
-        (before, picture): (&FolderListing, &FolderListing),
-        signs: &WorkloadSigns,
-    ) -> Option<BTreeSet<String>> {
-        let died = signs.ended.filter(|_| self.ended.is_none()).map(|(exit, _)| exit);
-        // A wrapper, or a handler that saved, may also exit with the number of a signal.
-        let (is_killed, is_doubtful) = (
-            died.is_some_and(|exit| !exit.is_in_order()),
-            died.is_some_and(|exit| exit.code >= Some(SIGNALLED)),
-        );
-        let is_nearly_full = self.is_nearly_full(signs);
-        if before == picture || !(is_nearly_full || is_killed || is_doubtful) {
-            return None;
-        }
-        // Saves differ by a few bytes, and the deletion of an old one makes room again.
-        let is_full = signs.free_bytes.is_some_and(|free| free < FULL_BYTES);
-        let least = if is_nearly_full && !is_full { SHARE_SAVED } else { 1.0 };
-        let (was, mut largest) = (stamps(before), HashMap::new());
-        for file in self.kept.iter() {
-            let most = largest.entry(shape_of(&file.path)).or_insert(0);
-            *most = file.stamp.bytes.max(*most);
-        }
-        let is_short = |file: &TreeFile| {
-            let most = largest.get(&shape_of(&file.path));
-            most.map_or(is_full && file.stamp.bytes == 0, |most| {
-                (file.stamp.bytes as f64) < least * *most as f64
-            })
-        };
-        let is_cut = |file: &&TreeFile| match was.get(file.path.as_str()) {
-            Some(stamp) if *stamp == file.stamp => false,
-            // A rename takes no time.
-            Some(stamp) if stamp.inode != file.stamp.inode => false,
-            _ => is_killed || is_short(file),
-        };
-        Some(without_logs(picture).filter(is_cut).map(|file| file.path.clone()).collect())
-    }
-
     /// The manifest of this picture is written.
     pub(crate) fn keep(&mut self, picture: FolderListing) {
+        self.cut.keep(&picture, &self.units.places);
         self.kept = picture;
     }
 
@@ -293,7 +250,8 @@ impl FolderWatch {
             .as_ref()
             .is_some_and(|declared| declared.believed(until, ended_itself) == seen);
         if declared || quiet || exited {
-            let seen = &if declared { Arc::clone(seen) } else { self.units.without_cut(seen) };
+            let fit = if declared { Some(Arc::clone(seen)) } else { self.units.without_cut(seen) };
+            let seen = &fit?;
             let same =
                 if with_logs { **seen == *self.kept } else { same_but_logs(seen, &self.kept) };
             let picture = if with_logs {
@@ -412,8 +370,8 @@ impl FolderWatch {
     }
 
     /// A file that was written on a full disk and is therefore not kept.
-    pub(crate) fn short_file(&self) -> Option<&str> {
-        self.short.as_deref()
+    pub(crate) fn short_file(&self, now: Duration) -> Option<&str> {
+        self.cut.told(now, self.open.as_ref()).filter(|_| !self.marks())
     }
 
     pub(crate) fn known_marks(&self) -> Option<bool> {

@@ -36,6 +36,8 @@ struct SaveCount {
     moved: Duration,
     certain: u32,
     likely: u32,
+    /// How often a file was written again after a rest, since a new one came.
+    again: u32,
 }
 
 /// The new files of one numbered folder in a look.
@@ -46,8 +48,9 @@ struct NewInside {
     kinds: HashSet<String>,
     shapes: BTreeSet<String>,
     rotates: bool,
-    /// A file that was there has changed.
+    /// A file that was there has changed, and another came.
     again: bool,
+    has_new_file: bool,
 }
 
 /// One look, compared with the one before.
@@ -80,6 +83,7 @@ impl InnerSaves {
                 continue;
             }
             if !look.was.contains_key(file.path.as_str()) {
+                new.entry(part.clone()).or_default().has_new_file = true;
                 for (kind, numbers) in kinds_inside(parent, &file.path) {
                     let known = inside.get(&part).and_then(|kinds| kinds.get(&kind));
                     let new = new.entry(part.clone()).or_default();
@@ -113,8 +117,13 @@ impl InnerSaves {
             let rested = count.moved < look.looked;
             // A write that pauses looks like a rest, unless its file is known to be closed.
             let is_closed = look.open.is_some() || count.moved + QUIET <= look.looked;
+            // The pieces of a checkpoint come one by one, and its index is written after each.
+            count.again = if new.has_new_file {
+                0
+            } else {
+                count.again + u32::from(new.again && rested && is_closed)
+            };
             if new.numbers.is_empty() {
-                count.certain += u32::from(new.again && rested && is_closed);
                 continue;
             }
             if open.contains(&part) {
@@ -136,7 +145,9 @@ impl InnerSaves {
 
     /// Whether several saves were made in this numbered folder.
     pub(super) fn is_run(&self, part: &FolderPart) -> bool {
-        self.0.get(part).is_some_and(|count| count.certain >= CERTAIN || count.likely >= LIKELY)
+        self.0.get(part).is_some_and(|count| {
+            count.certain.max(count.again) >= CERTAIN || count.likely >= LIKELY
+        })
     }
 
     /// Whether a file grew or was open before the newest number came: it is no file of that save.

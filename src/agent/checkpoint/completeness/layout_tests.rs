@@ -1,5 +1,7 @@
 //! Layouts of checkpoint folders as people have them, with saves too frequent for a rest.
 
+use std::time::Duration;
+
 use super::script_tests::{Script, has};
 use crate::job::ExitStatus;
 
@@ -127,7 +129,7 @@ fn save_on_a_full_disk_is_not_kept_if_it_is_shorter() {
             script.train(40);
             let kept = script.kept();
             assert!(!has(&kept, &name(step)), "{path}, {bytes} bytes: {kept:?}");
-            assert!(script.watch.short_file().is_some(), "{path}");
+            assert!(script.watch.short_file(Duration::from_secs(script.now)).is_some(), "{path}");
         }
         script.signs.free_bytes = Some(1 << 30);
         script.write_bytes(&name(6), 900);
@@ -153,5 +155,135 @@ fn save_begun_and_killed_between_two_looks_is_not_kept() {
         script.dies(ExitStatus { signal: Some(15), ..ExitStatus::default() });
         let kept = script.kept();
         assert!(!kept.contains(&name(9)), "{path}: {kept:?}");
+    }
+}
+
+#[test]
+fn torn_file_of_a_killed_writer_delays_no_later_save() {
+    let mut script = Script::new(true);
+    for hash in ["3fa8b1", "91c0de4"] {
+        script.write_bytes(&format!("ckpt-{hash}.pt"), 1000);
+        script.write("LATEST");
+        script.train(12);
+        script.kept();
+    }
+    script.write_bytes("ckpt-0a1b2c.pt", 300);
+    script.dies(ExitStatus { signal: Some(9), ..ExitStatus::default() });
+    assert!(!has(&script.kept(), "ckpt-0a1b2c.pt"));
+    script.signs.ended = None;
+    script.signs.life += 1;
+    for hash in ["aa11bb", "cc22dd", "ee33ff"] {
+        script.write_bytes(&format!("ckpt-{hash}.pt"), 1000);
+        script.write("LATEST");
+        script.train(12);
+        script.kept();
+    }
+    script.write_bytes("ckpt-0b1c2d.pt", 1000);
+    script.write("LATEST");
+    script.train(12);
+    assert!(has(&script.kept(), "ckpt-0b1c2d.pt"));
+}
+
+#[test]
+fn empty_file_of_a_full_disk_delays_no_later_save() {
+    let mut script = Script::new(true);
+    for (number, hash) in ["3fa8b1", "91c0de4", "0a1b2c", "aa11bb", "cc22dd"].iter().enumerate() {
+        let is_full = number == 2;
+        script.signs.free_bytes = Some(if is_full { 0 } else { 1 << 30 });
+        script.write_bytes(&format!("ckpt-{hash}.pt"), if is_full { 0 } else { 1000 });
+        if !is_full {
+            script.write("LATEST");
+        }
+        script.train(40);
+        let kept = script.kept();
+        assert_eq!(has(&kept, &format!("ckpt-{hash}.pt")), !is_full, "{hash}: {kept:?}");
+    }
+}
+
+#[test]
+fn pointer_is_not_kept_without_the_short_save_that_it_names() {
+    let mut script = Script::new(true);
+    for step in 1..=6 {
+        let is_full = step == 4;
+        script.signs.free_bytes = Some(if is_full { 0 } else { 1 << 30 });
+        script
+            .write_bytes(&format!("checkpoint-{step}/model.pt"), if is_full { 300 } else { 1000 });
+        script.wait(1);
+        script.write("latest");
+        script.train(45);
+        let kept = script.kept();
+        let is_whole = has(&kept, &format!("checkpoint-{step}/")) && has(&kept, "latest");
+        assert_eq!(is_whole, !is_full, "{step}: {kept:?}");
+        assert!(!is_full || kept.is_empty(), "the pointer would lead to nothing: {kept:?}");
+    }
+}
+
+#[test]
+fn empty_file_stays_out_when_the_next_number_makes_a_series() {
+    let mut script = Script::new(true);
+    script.write("config.json");
+    script.train(15);
+    script.kept();
+    script.signs.free_bytes = Some(0);
+    script.write_bytes("step_1.pt", 0);
+    script.train(15);
+    script.signs.free_bytes = Some(1 << 30);
+    for step in 2..=4 {
+        script.write_bytes(&format!("step_{step}.pt"), 1000);
+        script.train(12);
+        let kept = script.kept();
+        assert!(!kept.contains(&"step_1.pt".into()) || step > 3, "{step}: {kept:?}");
+        assert!(kept.contains(&format!("step_{step}.pt")), "{step}: {kept:?}");
+    }
+}
+
+#[test]
+fn deletion_over_two_looks_teaches_no_half_of_a_save() {
+    let mut script = Script::new(true);
+    for step in 1..=10 {
+        if step > 1 {
+            script.remove(&format!("optim_{}.pt", step - 1));
+            script.wait(1);
+            script.remove(&format!("model_{}.pt", step - 1));
+            script.wait(1);
+        }
+        script.write(&format!("model_{step}.pt"));
+        script.train(1);
+        let kept = script.kept();
+        let model = format!("model_{step}.pt");
+        assert!(!kept.contains(&model), "its optimizer is still to come: {kept:?}");
+        script.write(&format!("optim_{step}.pt"));
+        script.train(3);
+        script.kept();
+    }
+}
+
+#[test]
+fn index_rewritten_after_each_shard_makes_no_run_folder() {
+    let mut script = Script::new(true);
+    for shard in 1..=8 {
+        script.wait(3);
+        script.write(&format!("checkpoint-500/model-{shard:05}-of-00008.safetensors"));
+        script.wait(1);
+        script.write("checkpoint-500/index.json");
+        script.wait(1);
+        assert_eq!(script.kept(), [""; 0], "after {shard} of 8");
+    }
+    script.train(12);
+    assert_eq!(script.kept().len(), 9);
+}
+
+#[test]
+fn last_save_of_a_handler_may_be_a_little_smaller() {
+    for (bytes, is_kept) in [(950, true), (300, false)] {
+        let mut script = Script::new(true);
+        for step in 1..=5 {
+            script.write_bytes(&format!("step_{step}.joblib"), 1000);
+            script.train(12);
+            script.kept();
+        }
+        script.write_bytes("step_6.joblib", bytes);
+        script.dies(ExitStatus { code: Some(143), ..ExitStatus::default() });
+        assert_eq!(has(&script.kept(), "step_6.joblib"), is_kept, "{bytes}");
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod checkpoint_unit;
 pub(crate) mod complete_set;
 #[cfg(test)]
 mod completeness_tests;
+pub(crate) mod cut_files;
 pub(crate) mod declared;
 pub(crate) mod file_motion;
 pub(crate) mod file_names;

@@ -99,7 +99,8 @@ impl Script {
     /// A signal ends it, and the agent looks.
     pub(super) fn dies(&mut self, exit: ExitStatus) {
         let at = Duration::from_secs(self.now);
-        self.signs = WorkloadSigns { ended: Some((exit, at)), killed: Some(at), ..self.signs };
+        let killed = (!exit.is_in_order()).then_some(at);
+        self.signs = WorkloadSigns { ended: Some((exit, at)), killed, ..self.signs };
         self.wait(1);
     }
 

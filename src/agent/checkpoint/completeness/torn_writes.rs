@@ -165,7 +165,7 @@ mod tests {
         told_by: None,
         any_step: None,
         prints_steps: false,
-        life: 0,
+        life: 1,
         marked_by: None,
         has_marked: false,
         ended: None,
@@ -187,8 +187,9 @@ mod tests {
         assert_eq!(complete(&watch, 2100), None);
         let whole = [("args.json", 1, 150), ("model.pt", 8, 2200), ("train.log", 90, 150)];
         watch.observe(tree(&whole), at(2200), AFTER);
-        watch.observe(tree(&whole), at(2211), AFTER);
-        assert_eq!(complete(&watch, 2211), Some(tree(&whole)));
+        // It lacks a name that the start wrote, so that it must rest for half a minute.
+        watch.observe(tree(&whole), at(2231), AFTER);
+        assert_eq!(complete(&watch, 2231), Some(tree(&whole)));
     }
 
     /// The next process may start before the agent looks.

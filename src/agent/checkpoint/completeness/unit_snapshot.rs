@@ -47,7 +47,7 @@ impl Units {
         let is_whole = |part: &FolderPart| {
             self.parts.get(part).is_none_or(|unit| {
                 self.is_whole(part, unit, until, &newest)
-                    || has_ended && unit.may_be_whole(part, &self.kinds)
+                    || has_ended && !self.is_cut(part) && unit.may_be_whole(part, &self.kinds)
             })
         };
         // A common file that never rests is left out, and one that only grows is a log.
@@ -88,6 +88,10 @@ impl Units {
                     common.ended_by.as_ref().is_some_and(|(last, _)| last == part)
                 })
             };
+            // The pointer would lead to nothing.
+            if self.is_cut(part) && self.is_named(part, common_changed) {
+                return None;
+            }
             if waits && (unit.was_whole || is_named || ends_common()) {
                 return None;
             }

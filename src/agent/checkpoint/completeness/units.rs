@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::checkpoint_unit::{CheckpointUnit, FIRST, KnownKinds, NewestWrites, UnitSurroundings};
+use super::cut_files::parts_of;
 use super::file_motion::{BegunAt, GrowingFiles, Motion};
 use super::file_names::{
     FolderPart, NameNumbers, Partition, Places, held, is_log, join, kind_of, numbered, shape_of,
@@ -45,7 +46,7 @@ pub(crate) struct LookContext<'a> {
     /// The step at the previous look: a save that began since then holds it.
     pub earlier: Option<f64>,
     pub life: u64,
-    /// Files that may lack their end.
+    /// The files that may lack their end.
     pub cut: Option<&'a BTreeSet<String>>,
 }
 
@@ -62,6 +63,8 @@ pub(crate) struct Units {
     inner: InnerSaves,
     /// The last number of each kind of file that was deleted.
     deleted: HashMap<String, NameNumbers>,
+    /// The parts with a file that may lack its end.
+    cut: BTreeSet<FolderPart>,
     /// When the newest save began: later writes do not belong to older saves.
     pub newest_begun: Option<BegunAt>,
     pub(super) life: u64,
@@ -118,6 +121,12 @@ impl Units {
         }
         self.life = beside.life;
         self.look_beside(after, now, beside);
+        self.cut.clear();
+        if let Some(cut) = beside.cut.filter(|cut| !cut.is_empty()) {
+            let places = self.places.clone();
+            let partition = Partition::new(after.iter().map(|file| file.path.as_str()), &places);
+            self.cut = parts_of(cut, &partition);
+        }
         self.settle(now);
     }
 
@@ -161,14 +170,15 @@ impl Units {
         let growing = &self.growing;
         let look = InnerLook { before, after, was, partition, open, growing, looked, now };
         let begun = inner.observe(&look, &inside);
-        if deleted.len() > DELETED_MAX {
+        if deleted.len() >= DELETED_MAX {
             deleted.clear();
         }
         deleted.extend(
             before
                 .iter()
                 .filter(|file| !lists(after, &file.path))
-                .filter_map(|file| kind_of(&file.path)),
+                .filter_map(|file| kind_of(&file.path))
+                .take(DELETED_MAX),
         );
         for file in after
             .iter()
@@ -280,14 +290,6 @@ impl Units {
                 (looked, now),
                 (step, beside),
             );
-            let Some(unit) = self.parts.get_mut(part) else { continue };
-            unit.cut.retain(|path| is.iter().any(|file| file.path == *path));
-            for file in &changed {
-                match beside.cut.is_some_and(|cut| cut.contains(&file.path)) {
-                    true => drop(unit.cut.insert(file.path.clone())),
-                    false => drop(unit.cut.remove(&file.path)),
-                }
-            }
         }
         self.find_end(
             new.keys().rfind(|part| **part != FolderPart::Common && !old.contains_key(*part)),
@@ -309,7 +311,9 @@ impl Units {
         };
         for (part, files) in old.iter().filter(|(part, _)| !new.contains_key(*part)) {
             if let FolderPart::Numbered { parent, .. } = part {
-                let left = (!is_open(part, files)).then(|| held(files));
+                // A part of it may be deleted already.
+                let is_leaving = self.parts.get(part).is_some_and(|unit| unit.is_leaving);
+                let left = (!is_leaving && !is_open(part, files)).then(|| held(files));
                 self.kinds.rotates(parent, left);
             }
         }
@@ -568,6 +572,9 @@ impl Units {
         at: Duration,
         newest: &NewestWrites,
     ) -> bool {
+        if self.is_cut(part) {
+            return false;
+        }
         let beside = UnitSurroundings {
             kinds: &self.kinds,
             newest,
@@ -623,16 +630,36 @@ impl Units {
         self.growing.has(path)
     }
 
-    /// A picture without the parts that have a file that may lack its end.
-    pub(crate) fn without_cut(&self, picture: &FolderListing) -> FolderListing {
-        if self.parts.values().all(|unit| unit.cut.is_empty()) {
-            return Arc::clone(picture);
+    /// Whether a part has a file that may lack its end.
+    pub(super) fn is_cut(&self, part: &FolderPart) -> bool {
+        self.cut.contains(part)
+    }
+
+    /// Whether a pointer may name this part: it is the newest, and common files were written after
+    /// it. `common`: their last change.
+    pub(super) fn is_named(&self, part: &FolderPart, common: Option<Duration>) -> bool {
+        let (Some(parent), Some(unit)) = (part.parent(), self.parts.get(part)) else {
+            return false;
+        };
+        let newest = self.newest();
+        let newest = newest.get(parent).and_then(|begun| begun.get(&unit.life));
+        newest.is_some_and(|newest| unit.motion.begun >= *newest)
+            && common.is_some_and(|common| common >= unit.motion.changed)
+    }
+
+    /// A picture without the parts that may lack their end. `None`: the rest needs them.
+    pub(crate) fn without_cut(&self, picture: &FolderListing) -> Option<FolderListing> {
+        if self.cut.is_empty() {
+            return Some(Arc::clone(picture));
+        }
+        let common = self.parts.get(&FolderPart::Common).map(|unit| unit.motion.changed);
+        let needs = |part: &FolderPart| *part == FolderPart::Common || self.is_named(part, common);
+        if self.cut.iter().any(needs) {
+            return None;
         }
         let partition = Partition::new(picture.iter().map(|file| file.path.as_str()), &self.places);
-        let is_fit = |file: &&TreeFile| {
-            self.parts.get(&partition.part_of(&file.path)).is_none_or(|unit| unit.cut.is_empty())
-        };
-        Arc::new(picture.iter().filter(is_fit).cloned().collect())
+        let is_fit = |file: &&TreeFile| !self.is_cut(&partition.part_of(&file.path));
+        Some(Arc::new(picture.iter().filter(is_fit).cloned().collect()))
     }
 
     /// The step at which the writing of a file's part began, if that was seen.
