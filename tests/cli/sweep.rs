@@ -429,7 +429,10 @@ fn foreign_machines_are_listed_with_age_and_cost_and_left_alone() {
         }
         let params: Vec<(&str, &str)> =
             params.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-        ec2.ask_cloudwatch("PutMetricData", &params).expect("published");
+        // On a busy machine moto closes a connection now and then. The same value twice changes
+        // no average.
+        let is_told = (0..5).any(|_| ec2.ask_cloudwatch("PutMetricData", &params).is_ok());
+        assert!(is_told, "{name} is published");
     };
     measured("AWS/EC2", "CPUUtilization", "6", &[]);
     for (index, percent) in [("0", "3"), ("1", "94")] {

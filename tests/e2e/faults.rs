@@ -166,6 +166,18 @@ fn a_full_disk_on_the_machine_hangs_nothing_and_is_told() {
     );
 }
 
+/// Its last records did not fit either, so that it never ended.
+#[test]
+fn machine_whose_disk_stays_full_ends() {
+    let bench = Bench::new();
+    bench.shell("head -c 120000000 /dev/zero > fill 2> /dev/null; sleep 1; exit 5", "");
+    let Some(_disk) = Disk::mount(&bench, "state", "100m") else { return };
+    let out = bench.lamp(&["run", "job.toml"]).finish();
+    assert_code(&out, 5);
+    adds_up(&bench.receipt());
+    assert!(bench.processes().is_empty(), "{:?}", bench.processes());
+}
+
 #[test]
 fn full_disk_at_submission_is_explained_and_nothing_starts() {
     for (full, said) in [("jobs-root", "`--job-root ~/lamp-jobs`"), ("state", "XDG_STATE_HOME=")] {

@@ -167,7 +167,7 @@ fn page_layout_stays_still_at_its_plots_and_its_first_update() {
     }
 }
 
-/// What is pressed on the page, as a keyboard sends it.
+/// Presses a key on the page, as a keyboard does.
 fn types(browser: &mut Browser, key: &str) {
     let event = json!({ "key": key, "bubbles": true, "cancelable": true });
     browser.value(&format!(

@@ -70,6 +70,24 @@ pub fn claim(folder: &LocalFolder, record: &InstanceRecord) -> io::Result<PathBu
     Ok(work)
 }
 
+/// Makes room on a full disk for the last records of a machine, whose work goes with it.
+///
+/// # Errors
+/// If the file system refuses.
+pub fn empty(folder: &LocalFolder) -> io::Result<()> {
+    let own = folder.path(WORK);
+    let work = fs::read_link(&own).unwrap_or(own);
+    for entry in fs::read_dir(work)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_tree(&entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Takes the work and the agent's files of a machine away, and records that its attempt is settled.
 /// The caller removes the returned folder: a work of 60,000 files takes a minute, and no record
 /// waits for that.

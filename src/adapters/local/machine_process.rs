@@ -33,6 +33,7 @@ use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Signal, WaitOptions};
 
+use super::job_workdir;
 use super::machine_folder::{EndedRecord, InstanceRecord, LocalFolder, MachineRecord, STOP};
 use crate::adapters::host::process_tree::{ProcessRef, tree, with_environment};
 use crate::adapters::host::system_clock::since_boot;
@@ -262,6 +263,12 @@ impl MachineProcess {
         // With a full disk the record waits. All processes that cost anything are already killed.
         while let Err(error) = self.folder.create("ended.json", &record) {
             self.log(&format!("cannot write ended.json: {error}"));
+            if error.kind() == io::ErrorKind::StorageFull
+                && !stopped
+                && let Err(error) = job_workdir::empty(&self.folder)
+            {
+                self.log(&format!("cannot make room: {error}"));
+            }
             std::thread::sleep(RESTART_PAUSE);
         }
         ExitCode::SUCCESS

@@ -1,9 +1,11 @@
 //! Power for a machine of the local cloud: it ends the attempt and leaves the workstation alone.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::job_workdir;
 use super::machine_folder::{LocalFolder, PowerOffRecord, STOP};
 use crate::ports::{Power, PowerError, PowerOff};
 
@@ -29,7 +31,14 @@ impl Power for LocalPower {
             PowerOff::Stop => STOP,
         };
         let record = PowerOffRecord { how: how.to_owned(), why: why.to_owned() };
-        self.folder.write("poweroff.json", &record).map_err(|error| PowerError::StillOn {
+        let write = || self.folder.write("poweroff.json", &record);
+        let written = match write() {
+            Err(error) if error.kind() == ErrorKind::StorageFull && record.how != STOP => {
+                job_workdir::empty(&self.folder).and_then(|()| write())
+            }
+            written => written,
+        };
+        written.map_err(|error| PowerError::StillOn {
             what: format!("cannot write poweroff.json: {error}"),
         })?;
         #[expect(

@@ -191,8 +191,7 @@ impl Checkpoints {
         self.shared.troubles().values().cloned().collect()
     }
 
-    /// The files of the newest save that can never be sent, and the first save that was not kept,
-    /// in sentences.
+    /// One sentence for each file that can never be sent, and for the first save that was lost.
     pub fn left_out(&self) -> Vec<String> {
         let kept = self.shared.kept();
         let mut losses: Vec<String> = kept

@@ -86,7 +86,7 @@ pub fn gpu_memory_text(gpu: &GpuStatus) -> String {
     }
 }
 
-/// What the driver says of errors: that it is lost, its Xid errors, memory errors.
+/// The driver's errors: a lost GPU, Xid errors, memory errors.
 pub fn gpu_errors(gpu: &GpuStatus) -> Vec<String> {
     let xids: Vec<String> = gpu.xids.iter().map(ToString::to_string).collect();
     let xids = (!xids.is_empty()).then(|| format!("Xid {}", xids.join(", ")));

@@ -70,10 +70,18 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
+/// Texts of these names are logs: `log.txt`, `train_log.txt`. Other texts may be a vocabulary.
+const LOG_TEXTS: [&str; 6] = ["log", "logs", "out", "output", "stdout", "stderr"];
+
 /// Whether a file is a log, by its name. A log does not show a save.
 pub fn is_log_name(name: &str) -> bool {
+    let is_log_text = |stem: &str| {
+        let last = stem.rsplit(['_', '-', '.']).next().unwrap_or(stem);
+        LOG_TEXTS.contains(&last)
+    };
     name.contains(".tfevents.")
         || [".log", ".csv", ".jsonl", ".wandb"].iter().any(|end| name.ends_with(end))
+        || name.strip_suffix(".txt").is_some_and(is_log_text)
 }
 
 /// Numbers beside these words count pieces of one checkpoint, not checkpoints.

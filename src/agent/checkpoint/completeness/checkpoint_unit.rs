@@ -135,7 +135,7 @@ pub(crate) struct UnitSurroundings<'a> {
 }
 
 impl CheckpointUnit {
-    /// The files that it wrote, to compare them with those of another save.
+    /// The names that it wrote, for a comparison with another save.
     fn written_names(&self) -> BTreeMap<String, u32> {
         count(self.written.iter().map(|path| without_hash(path)))
     }

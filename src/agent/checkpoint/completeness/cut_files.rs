@@ -4,6 +4,7 @@
 //!   a full disk took less than the save before has ──┐
 //!   a signal ended their writer after the last look ─┼─> cut ──> trusted: deleted, written again,
 //!   a writer failed, and they are too short ─────────┘          a new start, or a later save
+//!   much shorter than before ───────────────────────────> cut ──> trusted after five minutes
 //! ```
 //! Not here: what follows for the parts of the folder (that is [`super::units`]).
 
@@ -23,6 +24,13 @@ const FULL_BYTES: u64 = 1 << 20;
 /// that differ by what they compress.
 const SHARE_SAVED: f64 = 0.9;
 
+/// A worker that is killed below a living launcher leaves a short file, and nothing tells of its
+/// death. Sooner keeps that file as the newest save. Later delays a model that became smaller.
+const SMALL_FOR: Duration = Duration::from_secs(5 * 60);
+
+/// Smaller files, such as settings, change their size at will.
+const SMALL_MIN_BYTES: u64 = 64 << 10;
+
 /// A shell exits with 128 and the number of the signal that killed its child.
 const KILLED_CODE: i32 = 128 + 9;
 
@@ -40,10 +48,18 @@ pub(crate) struct CutFiles {
 struct CutFile {
     stamp: FileStamp,
     since: Duration,
-    by_full_disk: bool,
+    by: CutBy,
 }
 
-/// What the kept checkpoints say of the size of the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CutBy {
+    FullDisk,
+    End,
+    /// Nothing is known but its size.
+    Size,
+}
+
+/// Sizes in the newest manifest, for a comparison with the next save.
 #[derive(Debug, Default)]
 struct KeptSizes {
     smallest: HashMap<String, u64>,
@@ -90,12 +106,17 @@ impl CutFiles {
         self.life = look.life;
         let failed = look.died.filter(|exit| !exit.success());
         let changed = look.before != look.after;
-        if changed && (!self.files.is_empty() || is_nearly_full) || failed.is_some() {
+        if changed || failed.is_some() {
             self.compare(kept, look, (is_full, is_nearly_full), failed);
         }
-        if !self.files.is_empty() && !is_nearly_full {
+        if !is_nearly_full {
             self.forget_passed_over(look);
         }
+        // Who ends in order has written all of it.
+        let has_succeeded = look.died.is_some_and(|exit| exit.success());
+        self.files.retain(|_, cut| {
+            cut.by != CutBy::Size || !has_succeeded && look.now < cut.since + SMALL_FOR
+        });
         if self.paths.len() != self.files.len() || changed {
             self.paths = self.files.keys().cloned().collect();
         }
@@ -104,6 +125,9 @@ impl CutFiles {
     /// Common files that a save long after them did not write: none will, and they hold up all.
     fn forget_passed_over(&mut self, look: &CutLook<'_>) {
         let later = self.changed;
+        if self.files.values().all(|cut| later < cut.since + RESTLESS) {
+            return;
+        }
         let partition =
             Partition::new(look.after.iter().map(|file| file.path.as_str()), look.places);
         self.files.retain(|path, cut| {
@@ -129,11 +153,19 @@ impl CutFiles {
             // A rename takes no time.
             let is_renamed = || old.is_some_and(|old| old.inode != file.stamp.inode);
             let is_unkept = || kept.get(file.path.as_str()) != Some(&file.stamp);
-            let by_full_disk = is_new && is_nearly_full && is_short();
-            let by_its_end = is_new && is_killed && (!is_renamed() || is_short())
-                || failed.is_some() && is_unkept() && is_short();
-            if by_full_disk || by_its_end {
-                let cut = CutFile { stamp: file.stamp, since: look.now, by_full_disk };
+            let by = if is_new && is_nearly_full && is_short() {
+                Some(CutBy::FullDisk)
+            } else if is_new && is_killed && (!is_renamed() || is_short())
+                || failed.is_some() && is_unkept() && is_short()
+            {
+                Some(CutBy::End)
+            } else if is_new && self.sizes.is_small(file) {
+                Some(CutBy::Size)
+            } else {
+                None
+            };
+            if let Some(by) = by {
+                let cut = CutFile { stamp: file.stamp, since: look.now, by };
                 self.files.entry(file.path.clone()).or_insert(cut);
             } else if is_new {
                 self.changed = look.now;
@@ -145,10 +177,11 @@ impl CutFiles {
         &self.paths
     }
 
-    /// A file that a full disk cut, and that nobody writes any more.
+    /// A file that a full disk cut and no process writes now.
     pub(crate) fn told(&self, now: Duration, open: Option<&BTreeSet<String>>) -> Option<&str> {
         let open = open?;
-        let is_over = |cut: &CutFile| cut.by_full_disk && now.saturating_sub(cut.since) >= QUIET;
+        let is_over =
+            |cut: &CutFile| cut.by == CutBy::FullDisk && now.saturating_sub(cut.since) >= QUIET;
         let mut over =
             self.files.iter().filter(|(path, cut)| is_over(cut) && !open.contains(*path));
         over.next().map(|(path, _)| path.as_str())
@@ -157,11 +190,18 @@ impl CutFiles {
 
 impl KeptSizes {
     fn is_short(&self, file: &TreeFile, is_full: bool) -> bool {
-        let least = if is_full { 1.0 } else { SHARE_SAVED };
+        let bytes = file.stamp.bytes;
+        match self.smallest.get(&shape_of(&file.path)) {
+            // A save that grows may be cut above the size of the one before.
+            Some(smallest) if is_full => bytes != *smallest,
+            Some(smallest) => (bytes as f64) < SHARE_SAVED * *smallest as f64,
+            None => is_full && bytes == 0,
+        }
+    }
+
+    fn is_small(&self, file: &TreeFile) -> bool {
         let smallest = self.smallest.get(&shape_of(&file.path));
-        smallest.map_or(is_full && file.stamp.bytes == 0, |smallest| {
-            (file.stamp.bytes as f64) < least * *smallest as f64
-        })
+        smallest.is_some_and(|smallest| *smallest >= SMALL_MIN_BYTES) && self.is_short(file, false)
     }
 }
 

@@ -378,11 +378,13 @@ mod tests {
             "runs/Nov21/events.out.tfevents.17.host",
             "version_0/metrics.csv",
             "train-20261121.log",
+            "run/log.txt",
+            "train_log.txt",
             "wandb/offline-run-1-a/files/x.json",
         ] {
             assert!(is_log(log), "{log}");
         }
-        for part in ["state.json", "model.pt", "logs"] {
+        for part in ["state.json", "model.pt", "logs", "vocab.txt", "catalog.txt"] {
             assert!(!is_log(part), "{part}");
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::script_tests::{Script, has};
 use crate::job::ExitStatus;
 
-/// Saves this often in seconds, a second of which the file is open. Returns what was kept last.
+/// The script saves each `every` seconds, and a file is open for one. Returns the last kept set.
 fn save_in_place(script: &mut Script, paths: &[&str], every: u64, saves: u64) -> Vec<String> {
     let mut kept = Vec::new();
     let mut keep = |script: &mut Script| {
@@ -286,4 +286,26 @@ fn last_save_of_a_handler_may_be_a_little_smaller() {
         script.dies(ExitStatus { code: Some(143), ..ExitStatus::default() });
         assert_eq!(has(&script.kept(), "step_6.joblib"), is_kept, "{bytes}");
     }
+}
+
+/// A worker dies below a living launcher: its half file was the newest checkpoint.
+#[test]
+fn half_file_of_a_worker_is_not_kept_at_once() {
+    let mut script = Script::new(true);
+    for _ in 0..4 {
+        script.write_bytes("last.pt", 200_000);
+        script.train(12);
+        script.kept();
+    }
+    script.write_bytes("last.pt", 100_000);
+    for _ in 0..60 {
+        script.train(1);
+        assert_eq!(script.kept(), [""; 0], "half of it");
+    }
+    script.write_bytes("last.pt", 200_000);
+    script.train(12);
+    assert_eq!(script.kept(), ["last.pt"]);
+    script.write_bytes("last.pt", 100_000);
+    script.train(320);
+    assert_eq!(script.kept(), ["last.pt"], "the model became smaller");
 }
