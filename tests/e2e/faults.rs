@@ -166,7 +166,7 @@ fn a_full_disk_on_the_machine_hangs_nothing_and_is_told() {
     );
 }
 
-/// Its last records did not fit either, so that it never ended.
+/// It waited for ever for room for its last records.
 #[test]
 fn machine_whose_disk_stays_full_ends() {
     let bench = Bench::new();

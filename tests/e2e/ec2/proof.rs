@@ -142,7 +142,7 @@ fn pulled_plug_bills_on_and_a_partition_cuts_only_the_api() {
 
     assert_ne!(first, beats_after(None));
     ec2.plug(&id);
-    // What was under way at the rig still arrives.
+    // A request that is under way still arrives.
     let last = crate::bench::wait_until("it is dark", || {
         let before = beat();
         std::thread::sleep(Duration::from_millis(500));

@@ -112,7 +112,7 @@ impl CutFiles {
         if !is_nearly_full {
             self.forget_passed_over(look);
         }
-        // Who ends in order has written all of it.
+        // A writer that succeeded has written all of it.
         let has_succeeded = look.died.is_some_and(|exit| exit.success());
         self.files.retain(|_, cut| {
             cut.by != CutBy::Size || !has_succeeded && look.now < cut.since + SMALL_FOR
