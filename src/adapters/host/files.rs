@@ -98,8 +98,11 @@ impl Files for LocalFiles {
         let Some(root) = found(fs::canonicalize(folder))? else { return Ok(Tree::default()) };
         let mut walk = Walk { root: root.clone(), files_max, tree: Tree::default() };
         walk.folder(&root, "", 0)?;
-        walk.tree.free_bytes =
-            rustix::fs::statvfs(&root).ok().map(|room| room.f_bavail.saturating_mul(room.f_frsize));
+        walk.tree.free_bytes = rustix::fs::statvfs(&root)
+            .ok()
+            // A file system of a user may know no sizes, and then tells zeros.
+            .filter(|room| room.f_blocks > 0)
+            .map(|room| room.f_bavail.saturating_mul(room.f_frsize));
         walk.tree.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         walk.tree.links.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         walk.tree.skipped.sort_unstable();

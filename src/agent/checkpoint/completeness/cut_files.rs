@@ -8,6 +8,7 @@
 //! ```
 //! Not here: what follows for the parts of the folder (that is [`super::units`]).
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -144,8 +145,12 @@ impl CutFiles {
     ) {
         let is_killed =
             failed.is_some_and(|exit| !exit.is_in_order() || exit.code == Some(KILLED_CODE));
-        let (was, is, kept) = (stamps(look.before), stamps(look.after), stamps(kept));
-        self.files.retain(|path, cut| is.get(path.as_str()) == Some(&cut.stamp));
+        // A folder may hold 200,000 files: an index is made only if it is asked.
+        if !self.files.is_empty() {
+            let is = stamps(look.after);
+            self.files.retain(|path, cut| is.get(path.as_str()) == Some(&cut.stamp));
+        }
+        let (was, kept) = (stamps(look.before), LazyCell::new(|| stamps(kept)));
         for file in without_logs(look.after) {
             let old = was.get(file.path.as_str());
             let is_new = old != Some(&file.stamp);

@@ -160,17 +160,18 @@ pub(crate) fn numbered(name: &str) -> Option<(String, NameNumbers)> {
 /// The numbers in a path that may count checkpoints, each with its folder and its name with `#`.
 pub(crate) fn kinds(path: &str) -> Vec<(String, NameNumbers)> {
     let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-    let kind = |end: usize| {
-        let (parent, name) = split(&path[..end]);
-        numbered(name).map(|(shape, numbers)| (join(parent, &shape), numbers))
-    };
-    ends.filter_map(kind).collect()
+    ends.filter_map(|end| kind_at_end(&path[..end])).collect()
 }
 
-/// A file's name with `#` for its numbers, below its folder, and these numbers.
-pub(crate) fn kind_of(path: &str) -> Option<(String, NameNumbers)> {
+/// The kind of the last name of a path, in its folder, and its numbers.
+fn kind_at_end(path: &str) -> Option<(String, NameNumbers)> {
     let (parent, name) = split(path);
-    numbered(name).filter(|_| !is_log(path)).map(|(shape, numbers)| (join(parent, &shape), numbers))
+    numbered(name).map(|(shape, numbers)| (join(parent, &shape), numbers))
+}
+
+/// The kind of a file that is no log, and its numbers.
+pub(crate) fn kind_of(path: &str) -> Option<(String, NameNumbers)> {
+    kind_at_end(path).filter(|_| !is_log(path))
 }
 
 /// A part of a name with this many letters is a hash, if all are of `0-9a-f` and both kinds occur.
