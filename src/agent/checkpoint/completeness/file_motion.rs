@@ -20,6 +20,13 @@ pub(crate) const QUIET: Duration = Duration::from_secs(2);
 /// of files late.
 pub(crate) const RESTLESS: Duration = Duration::from_secs(30);
 
+/// A file that grew this often after a rest of [`RESTLESS`] is a log. Fewer are pauses of a writer.
+const PULSES: u32 = 3;
+
+/// A file that is open for this long is a log, however it grows. Shorter cuts a save to a slow
+/// disk. Longer delays the first saves beside a log.
+const OPEN_FOR: Duration = Duration::from_secs(20 * 60);
+
 /// When something began, and the step reported by then.
 pub(crate) type BegunAt = (Duration, Option<f64>);
 
@@ -88,6 +95,9 @@ struct GrowingFile {
     /// The saves since it began to grow, each once, and how often one of these began again.
     begun: BTreeSet<String>,
     rounds: u32,
+    /// When it grew last, and how often after a rest.
+    grown: Duration,
+    pulses: u32,
     is_log: bool,
     /// It was changed in its middle, as a database is: a copy of it may be torn.
     is_rewritten: bool,
@@ -95,8 +105,14 @@ struct GrowingFile {
 
 impl GrowingFile {
     /// It still grows or is still open.
-    fn looked(&mut self) {
-        self.is_log |= self.rounds >= 2;
+    fn looked(&mut self, now: Duration) {
+        let is_old = now.saturating_sub(self.since) >= OPEN_FOR;
+        self.is_log |= self.rounds >= 2 || self.pulses >= PULSES || is_old;
+    }
+
+    fn grew(&mut self, now: Duration) {
+        self.pulses += u32::from(now.saturating_sub(self.grown) >= RESTLESS);
+        self.grown = now;
     }
 }
 
@@ -113,10 +129,10 @@ impl GrowingFiles {
         let old = LazyCell::new(|| -> HashSet<FolderPart> {
             before.iter().map(|file| partition.part_of(&file.path)).collect()
         });
-        let new = || GrowingFile { since: now, ..GrowingFile::default() };
+        let new = || GrowingFile { since: now, grown: now, ..GrowingFile::default() };
         // Also without a change: a library may keep its lines, and hide its scratch files.
         for path in open.into_iter().flatten().filter(|path| !is_log(path)) {
-            self.0.entry(path.clone()).or_insert_with(new).looked();
+            self.0.entry(path.clone()).or_insert_with(new).looked(now);
         }
         // Signs that a save has begun: a name that is rewritten, or a new number.
         for file in after.iter().filter(|file| !is_log(&file.path)) {
@@ -130,7 +146,8 @@ impl GrowingFiles {
             if has_grown || stamp.is_some() && open.is_some_and(|open| open.contains(&file.path)) {
                 let growing = self.0.entry(file.path.clone()).or_insert_with(new);
                 growing.is_rewritten |= !has_grown;
-                growing.looked();
+                growing.grew(now);
+                growing.looked(now);
                 continue;
             }
             self.0.remove(&file.path);
@@ -179,8 +196,8 @@ impl GrowingFiles {
         self.0.iter().any(|(path, growing)| growing.is_log && is_like(path))
     }
 
-    /// Whether a file grew or stayed open over two saves: then it is a log. No file of a save is
-    /// still growing while the next two begin.
+    /// Whether a file grew or stayed open over two saves or for long: then it is a log. No file of
+    /// a save is still growing while the next two begin.
     pub(crate) fn has(&self, path: &str) -> bool {
         self.0.get(path).is_some_and(|growing| growing.is_log)
     }

@@ -309,3 +309,23 @@ fn half_file_of_a_worker_is_not_kept_at_once() {
     script.train(320);
     assert_eq!(script.kept(), ["last.pt"], "the model became smaller");
 }
+
+/// The first two saves were not kept, which was two hours of work.
+#[test]
+fn log_without_a_name_of_logs_delays_no_first_save() {
+    for (every, epochs) in [(60, 5), (10, 130)] {
+        let mut script = Script::new(true);
+        script.open.insert("history.bin".into());
+        for _ in 0..epochs {
+            script.append("history.bin");
+            script.train(every);
+        }
+        script.open.insert("epoch-1.pt".into());
+        script.write("epoch-1.pt");
+        script.train(1);
+        script.open.remove("epoch-1.pt");
+        script.train(15);
+        let kept = script.kept();
+        assert!(has(&kept, "epoch-1.pt"), "a line each {every} s: {kept:?}");
+    }
+}

@@ -52,7 +52,7 @@ impl Script {
         self.files.get_mut(path).expect("it was just written").2 = bytes;
     }
 
-    fn append(&mut self, path: &str) {
+    pub(super) fn append(&mut self, path: &str) {
         self.clock += 1;
         let (_, inode, bytes) =
             self.files.get(path).copied().unwrap_or((0, self.clock.unsigned_abs(), 0));
