@@ -211,9 +211,9 @@ impl KeptSizes {
 }
 
 /// The parts that have a file of these. Logs are in none.
-pub(crate) fn parts_of(
-    paths: &BTreeSet<String>,
+pub(crate) fn parts_of<'a>(
+    paths: impl Iterator<Item = &'a String>,
     partition: &Partition<'_>,
 ) -> BTreeSet<FolderPart> {
-    paths.iter().filter(|path| !is_log(path)).map(|path| partition.part_of(path)).collect()
+    paths.filter(|path| !is_log(path)).map(|path| partition.part_of(path)).collect()
 }

@@ -178,8 +178,37 @@ pub(crate) fn kind_of(path: &str) -> Option<(String, NameNumbers)> {
 /// Fewer takes words for hashes (`e2e`). More misses the seven letters of a Git commit.
 const HASH_LETTERS: usize = 6;
 
-/// Each hash of a path as `@`: the next save has another.
+/// The lengths of the words of a UUID.
+const UUID_WORDS: [usize; 5] = [8, 4, 4, 4, 12];
+
+/// Each hash and UUID of a path as `@`: the next save has another.
 pub(crate) fn without_hash(path: &str) -> String {
+    let mut without = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some(at) = find_uuid(rest) {
+        without.push_str(&without_hash_word(&rest[..at]));
+        without.push('@');
+        rest = &rest[at + UUID_WORDS.iter().sum::<usize>() + UUID_WORDS.len() - 1..];
+    }
+    without.push_str(&without_hash_word(rest));
+    without
+}
+
+fn find_uuid(path: &str) -> Option<usize> {
+    let starts = path.match_indices('-').filter_map(|(dash, _)| dash.checked_sub(UUID_WORDS[0]));
+    starts.into_iter().find(|start| {
+        let mut words = path.get(*start..).unwrap_or_default().splitn(UUID_WORDS.len(), '-');
+        UUID_WORDS.iter().all(|length| {
+            words.next().is_some_and(|word| {
+                let is_last = *length == UUID_WORDS[4];
+                let hex = word.bytes().take_while(u8::is_ascii_hexdigit).count();
+                hex == *length && (is_last || word.len() == *length)
+            })
+        })
+    })
+}
+
+fn without_hash_word(path: &str) -> String {
     let is_hash = |part: &str| {
         part.len() >= HASH_LETTERS
             && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
@@ -193,6 +222,16 @@ pub(crate) fn without_hash(path: &str) -> String {
         without.push_str(&part[word.len()..]);
     }
     without
+}
+
+/// Endings of files that hold settings or text for people, and no weights.
+const SETTINGS: [&str; 6] = ["yaml", "yml", "toml", "ini", "cfg", "md"];
+
+/// Whether a file holds settings by its name, as Hydra's `.hydra/config.yaml`.
+pub(crate) fn is_settings(path: &str) -> bool {
+    let is_hidden = path.split('/').any(|name| name.starts_with('.'));
+    let ending = path.rsplit_once('.').map(|(_, ending)| ending).unwrap_or_default();
+    is_hidden || SETTINGS.contains(&ending)
 }
 
 /// Each number of a path as `#`, to compare two checkpoints.

@@ -16,7 +16,7 @@ use super::complete_set::CompleteSet;
 use super::cut_files::{CutFiles, CutLook};
 use super::declared::Declared;
 use super::file_motion::{Motion, RESTLESS};
-use super::file_names::{Partition, Places};
+use super::file_names::{Partition, Places, is_settings};
 use super::folder_diff::{
     FolderListing, goes_back, has_grown, has_news_but, holds_what_stands, one_replaced,
     same_but_logs, without_logs,
@@ -239,6 +239,9 @@ impl FolderWatch {
         // Usually nothing is new, and a folder may hold 200,000 files.
         let seen =
             self.seen.as_ref().filter(|picture| !picture.is_empty() && ***picture != *self.kept)?;
+        if self.has_settings_alone(seen) {
+            return None;
+        }
         // Either a restarted agent missed the mark, or the save is not finished: but no save pauses
         // this long.
         let quiet = self.marks() && self.marks == 0 && self.motion.rests_for(until, RESTLESS);
@@ -346,9 +349,17 @@ impl FolderWatch {
         self.seen.as_ref().is_some_and(|picture| self.has_saved(picture))
     }
 
+    /// Whether nothing is kept, and the folder has settings alone: they are no checkpoint.
+    fn has_settings_alone(&self, picture: &FolderListing) -> bool {
+        self.kept.is_empty()
+            && !self.marks()
+            && without_logs(picture).all(|file| is_settings(&file.path))
+    }
+
     /// Whether a picture has more than the kept one, logs excluded.
     fn has_saved(&self, picture: &FolderListing) -> bool {
-        has_news_but(picture, &self.kept, |path| self.units.is_noisy(path))
+        !self.has_settings_alone(picture)
+            && has_news_but(picture, &self.kept, |path| self.units.is_noisy(path))
     }
 
     /// Whether something was written since, logs excluded.

@@ -329,3 +329,64 @@ fn log_without_a_name_of_logs_delays_no_first_save() {
         assert!(has(&kept, "epoch-1.pt"), "a line each {every} s: {kept:?}");
     }
 }
+
+/// A copied configuration was checkpoint 1 of a job that had saved nothing.
+#[test]
+fn settings_alone_are_no_checkpoint() {
+    let mut script = Script::new(true);
+    for path in [".hydra/config.yaml", "config.yaml", "README.md", "train.log"] {
+        script.write(path);
+    }
+    script.train(40);
+    assert_eq!(script.kept(), [""; 0]);
+    assert!(!script.watch.dirty(), "nothing is lost with them");
+    script.write("model.pt");
+    script.train(40);
+    assert!(has(&script.kept(), "config.yaml"), "with a save they are kept");
+    let mut script = Script::new(true);
+    script.write("config.yaml");
+    script.train(2);
+    script.dies(ExitStatus { code: Some(0), ..ExitStatus::default() });
+    assert_eq!(script.kept(), [""; 0]);
+}
+
+/// A kill held up whole saves because a file that is written each second may lack its end.
+#[test]
+fn log_cut_by_a_kill_holds_up_no_save() {
+    let mut script = Script::new(true);
+    script.open.insert("history.bin".into());
+    for _ in 0..6 {
+        script.append("history.bin");
+        script.train(40);
+    }
+    script.write("epoch-1.pt");
+    script.train(15);
+    script.append("history.bin");
+    script.dies(ExitStatus { signal: Some(9), ..ExitStatus::default() });
+    assert!(has(&script.kept(), "epoch-1.pt"));
+}
+
+#[test]
+fn file_named_by_a_uuid_is_kept_once_its_pointer_is_written() {
+    let (mut script, mut before) = (Script::new(true), String::new());
+    let names = [
+        "1b4e28ba-2fa1-11d2-883f-0016d3cca427",
+        "6fa459ea-ee8a-3ca4-894e-db77e160355e",
+        "00000000-aaaa-4bbb-8ccc-123456789012",
+    ];
+    for (number, name) in names.into_iter().enumerate() {
+        let path = format!("model_{name}.pt");
+        script.write(&path);
+        script.wait(1);
+        script.write("LATEST");
+        if !before.is_empty() {
+            script.remove(&before);
+        }
+        script.train(if number == 0 { 11 } else { 3 });
+        let kept = script.kept();
+        assert!(has(&kept, &path) && has(&kept, "LATEST"), "{path}: {kept:?}");
+        script.train(12);
+        script.kept();
+        before = path;
+    }
+}

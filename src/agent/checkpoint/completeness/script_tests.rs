@@ -502,15 +502,15 @@ fn saves_that_cannot_be_judged_are_told() {
     assert!(kept.is_empty() && is_told, "{is_told} {kept:?}");
 }
 
-/// With a notice, a set of `args.yaml` and logs was kept, and the machine was left to go.
+/// With a notice, a set of `args.json` and logs was kept, and the machine was left to go.
 #[test]
 fn settings_alone_are_no_checkpoint_beside_unfinished_weights() {
     for is_open_known in [false, true] {
         let mut script = Script::new(is_open_known);
-        script.write_bytes("args.yaml", 10);
+        script.write_bytes("args.json", 10);
         script.train(15);
-        assert_eq!(script.kept(), ["args.yaml"], "there are no weights yet");
-        script.write_bytes("args.yaml", 11);
+        assert_eq!(script.kept(), ["args.json"], "there are no weights yet");
+        script.write_bytes("args.json", 11);
         script.train(15);
         for number in [1, 2] {
             script.open.insert(format!("epoch_{number}.pt"));

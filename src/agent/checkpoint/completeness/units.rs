@@ -125,7 +125,8 @@ impl Units {
         if let Some(cut) = beside.cut.filter(|cut| !cut.is_empty()) {
             let places = self.places.clone();
             let partition = Partition::new(after.iter().map(|file| file.path.as_str()), &places);
-            self.cut = parts_of(cut, &partition);
+            let is_save = |path: &&String| !self.growing.has(path);
+            self.cut = parts_of(cut.iter().filter(is_save), &partition);
         }
         self.settle(now);
     }
