@@ -105,6 +105,33 @@ async fn node_js_is_passed_over_where_a_child_hears_the_signal() {
     soon("the tree dies", workload.kill_tree()).await.expect("nothing is stuck");
 }
 
+/// The wrappers that are on this machine: `npm` and `npx` come with Node.js, `uv` from PyPI.
+#[tokio::test]
+async fn trainer_is_asked_and_told_behind_wrappers_as_installed() {
+    for (program, command) in [
+        ("npm", "npm run --silent train"),
+        ("npx", "npx --no-install -c 'python3 train.py'"),
+        ("uv", "uv run --no-project --offline python3 train.py"),
+    ] {
+        let Some(found) = std::env::var_os("PATH").and_then(|path| {
+            std::env::split_paths(&path).map(|folder| folder.join(program)).find(|at| at.is_file())
+        }) else {
+            continue;
+        };
+        let bench = bench(&command.replacen(program, &found.display().to_string(), 1));
+        let package =
+            r#"{"name": "x", "version": "1.0.0", "scripts": {"train": "python3 train.py"}}"#;
+        std::fs::write(bench.file("package.json"), package).expect("written");
+        let workload = bench.start().await;
+        bench.until_file("ready-trainer").await;
+        assert_eq!(workload.ask(Signal::Usr1).expect("it can be asked"), 1, "{command}");
+        bench.until_file("asked-trainer").await;
+        assert!(workload.tell(Signal::Term).expect("it can be told") >= 1, "{command}");
+        bench.until_file("saved-trainer").await;
+        soon("the wrapper ends with it", workload.ended()).await;
+    }
+}
+
 /// Rank 0 is the parent of rank 1; a save needs both. `CONTEXT`: how multiprocessing starts it.
 const RANKS: &str = r#"
 import os, signal, sys, time, multiprocessing
