@@ -289,3 +289,35 @@ fn agent_in_its_sandbox_may_write_to_terminals_of_others() {
     machine.run(&["systemctl", "start", "tells"]);
     machine.run(&["sh", "-c", "! systemctl start tells-nobody 2> /dev/null"]);
 }
+
+/// Under the unit as installed: the command finds what a login shell finds, and a save that another
+/// user wrote for itself alone is kept.
+#[test]
+fn job_has_the_login_environment_and_private_saves_are_kept() {
+    let Some(mut machine) = Machine::new() else { return };
+    let script = "[ \"$CUDA_HOME\" = /usr/local/cuda ] && [ \"$VIRTUAL_ENV\" = /opt/pytorch ] || exit 9; \
+                  cd checkpoints && chmod 777 . && setpriv --reuid=1000 --regid=1000 --clear-groups sh -c \
+                  'umask 077; head -c 100000 /dev/urandom > part && mv part step-1.pt' || exit 8; \
+                  while [ ! -e /root/go ]; do sleep 0.05; done";
+    launched(&machine, &format!("mkdir -p checkpoints; {script}"), "true");
+    let file = format!("{FOLDER}/spec.json");
+    let mut spec: Value =
+        serde_json::from_slice(&std::fs::read(machine.path(&file)).expect("it was just written"))
+            .expect("JSON");
+    spec["spec"]["checkpoint"] =
+        json!({ "path": "checkpoints", "interval": "1s", "signal": null, "grace": "5s" });
+    machine.write(&file, &spec.to_string());
+    machine.write("etc/profile", "export CUDA_HOME=/usr/local/cuda\n");
+    machine.write("opt/pytorch/bin/activate", "export VIRTUAL_ENV=/opt/pytorch\n");
+    machine.power_on();
+    until(&machine, "the save is kept", |event| {
+        event["kind"] == "checkpoint" && event["checkpoint"]["bytes"] == 100_000
+    });
+    machine.write("root/go", "");
+    machine.until_dark();
+    let outcome = std::fs::read(machine.path(&format!("{FOLDER}/attempts/0001/outcome.json")))
+        .expect("the last thing before the power goes");
+    let outcome: Value = serde_json::from_slice(&outcome).expect("JSON");
+    assert_eq!(outcome["because"], json!("succeeded"), "{outcome:#}");
+    assert!(outcome["losses"].as_array().is_none_or(Vec::is_empty), "{outcome:#}");
+}
