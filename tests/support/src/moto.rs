@@ -58,6 +58,9 @@ pub fn moto() -> Option<Moto> {
     // moto chooses its port. A port that a test found free may be taken seconds later, when moto
     // listens.
     command.args(["-H", "127.0.0.1", "-p", "0"]);
+    // moto would load images for each account and region, which takes half of its time.
+    // The images of the false EC2 are its own.
+    command.env("MOTO_EC2_LOAD_DEFAULT_AMIS", "false");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     // SAFETY: between fork and exec, only a system call. A test that is killed leaves no server
     // behind.
