@@ -52,7 +52,22 @@ fn open_page_follows_the_records_and_keeps_its_filter() {
     place.until(&second, "succeeded");
 }
 
-/// The page is open before there are samples, and while the next attempt begins.
+/// A batch as the agent sends it after its first minute. The test needs not wait that long.
+fn first_batch(place: &Place, job: &str) {
+    let rows: Vec<String> = (1..=6)
+        .map(|at| f64::from(at) * 10.0)
+        .map(|secs| {
+            json!({ "t_secs": secs, "interval_secs": 10.0, "cpu_percent": 90.0, "memory_bytes": 2.1e9 })
+                .to_string()
+        })
+        .collect();
+    let packed = zstd::encode_all(rows.join("\n").as_bytes(), 3).expect("packed");
+    let batch = "attempts/0001/samples/00000001.jsonl.zst";
+    place.0.write(&format!("home/.local/state/lamplighter/jobs/{job}/{batch}"), packed);
+}
+
+/// The page is open before there are samples, and while the next attempt begins. The samples of the
+/// second attempt are the agent's.
 #[test]
 fn open_job_page_gets_its_plots_and_follows_the_next_attempt() {
     let place =
@@ -60,8 +75,11 @@ fn open_job_page_gets_its_plots_and_follows_the_next_attempt() {
     let job = run(&place, "alpha-job", "job.sh");
     let page = Served::of(&place);
     let Some(mut browser) = Browser::of(&place, &page) else { return };
+    place.until(&job, "running");
     browser.open(&format!("{}/job/{job}", page.root));
     browser.value("window.isSame = 1");
+    assert_eq!(browser.value("document.querySelectorAll('#plots .uplot').length"), 0);
+    first_batch(&place, &job);
     browser.until("its plots are drawn", "document.querySelectorAll('#plots .uplot').length > 1");
     let machine = place.until(&job, "running")["instance"].as_str().expect("one").to_owned();
     for pid in pids(&place, &["machine", &machine]) {
