@@ -7,10 +7,12 @@ use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use maud::html;
 
+use super::job::plot_scope::{PlotQuery, asked_scope};
 use super::layout::{Page, fault_page};
-use super::plots::{PlotQuery, attempt_of, moment, no_series, samples_of};
+use super::plots::{moment, no_series};
 use super::site::Site;
 use crate::app::analysis::gpu_history::{GPU_FIELDS, GpuHistory};
+use crate::app::analysis::joined_plot::JoinedPlot;
 use crate::app::text::{local_time, measure};
 use crate::app::view::plot_data::each_sample;
 use crate::app::{Fault, record_errors};
@@ -22,9 +24,9 @@ pub async fn table(
     Query(asked): Query<PlotQuery>,
 ) -> Response {
     let read = async {
-        let found = attempt_of(&site, &job, asked.attempt).await?;
-        let Some((dir, attempt)) = found else { return Ok(None) };
-        samples_of(&site, &dir, attempt).await.map(Some)
+        let found = asked_scope(&site, &job, asked).await?;
+        let Some((look, scope)) = found else { return Ok(None) };
+        Ok(Some(JoinedPlot::of(&scope.parts(&site, &look).await?)))
     };
     let plot = match read.await {
         Ok(Some(plot)) if !plot.gpus.t_secs.is_empty() => plot,
@@ -85,7 +87,7 @@ pub async fn csv(
     Path(job): Path<String>,
     Query(asked): Query<PlotQuery>,
 ) -> Response {
-    match csv_text(&site, &job, asked.attempt).await {
+    match csv_text(&site, &job, asked).await {
         Ok(Some(text)) => {
             ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], text).into_response()
         }
@@ -95,20 +97,23 @@ pub async fn csv(
 }
 
 /// A row for each GPU of each sample that has them. `None`: no sample has.
-async fn csv_text(site: &Site, job: &str, asked: Option<u32>) -> Result<Option<String>, Fault> {
-    let Some((dir, attempt)) = attempt_of(site, job, asked).await? else { return Ok(None) };
+async fn csv_text(site: &Site, job: &str, asked: PlotQuery) -> Result<Option<String>, Fault> {
+    let Some((look, scope)) = asked_scope(site, job, asked).await? else { return Ok(None) };
     let names: Vec<&str> = GPU_FIELDS.iter().map(|field| field.name).collect();
     let (mut text, mut has_rows) = (format!("time,seconds,gpu,{}\n", names.join(",")), false);
-    let read = each_sample(&dir, attempt, usize::MAX, |rates| {
-        let at = rates.at.map(|at| at.to_string()).unwrap_or_default();
-        for gpu in &rates.gpus {
-            has_rows = true;
-            let values = GPU_FIELDS.iter().map(|field| (field.value)(gpu));
-            let values = values.map(|value| value.map(|v| v.to_string()).unwrap_or_default());
-            let values: Vec<String> = values.collect();
-            text.push_str(&format!("{at},{},{},{}\n", rates.t_secs, gpu.index, values.join(",")));
-        }
-    });
-    read.await.map_err(|error| record_errors::record_fault(&error))?;
+    for span in JoinedPlot::of(&scope.parts(site, &look).await?).spans {
+        let read = each_sample(&look.dir, span.attempt, usize::MAX, |rates| {
+            let at = rates.at.map(|at| at.to_string()).unwrap_or_default();
+            let secs = span.from_secs + rates.t_secs;
+            for gpu in &rates.gpus {
+                has_rows = true;
+                let values = GPU_FIELDS.iter().map(|field| (field.value)(gpu));
+                let values = values.map(|value| value.map(|v| v.to_string()).unwrap_or_default());
+                let values: Vec<String> = values.collect();
+                text.push_str(&format!("{at},{secs},{},{}\n", gpu.index, values.join(",")));
+            }
+        });
+        read.await.map_err(|error| record_errors::record_fault(&error))?;
+    }
     Ok(has_rows.then_some(text))
 }

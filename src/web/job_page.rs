@@ -14,10 +14,11 @@ use super::job::gang_part::gang_part;
 use super::job::gpu_part::gpu_part;
 use super::job::idle_part::{IdleAnswer, REPLAYED_WITHIN, idle_answer, idle_part};
 use super::job::job_look::JobLook;
+use super::job::plot_scope::{self, PlotScope};
 use super::job::startup_part::startup_part;
 use super::job::verdict_part::verdict_part;
 use super::layout::{Page, fact, fault_box, fault_event, fault_page, form_encoded};
-use super::plots::{self, Plots};
+use super::plots::Plots;
 use super::site::Site;
 use super::{job_log, live};
 use crate::app::analysis::job_outlook::JobOutlook;
@@ -55,6 +56,7 @@ pub struct JobQuery {
 struct JobPageFacts {
     look: Arc<JobLook>,
     attempt: AttemptNo,
+    scope: PlotScope,
     log: Markup,
     /// `None`: the samples are still being read.
     plot: Option<Arc<AttemptPlot>>,
@@ -67,16 +69,18 @@ impl JobPageFacts {
         asked: &JobQuery,
         age: Duration,
     ) -> Result<JobPageFacts, Fault> {
-        let look = site.looks.of(plots::source(site), job, age).await?;
-        let attempt = plots::chosen(&look.explained, asked.attempt);
+        let look = site.looks.of(plot_scope::source(site), job, age).await?;
+        let scope = PlotScope::of_page(&look.explained, asked.attempt);
+        let attempt = scope.newest;
         let log = job_log::part(&look.dir, attempt, &asked.find, asked.jump)
             .await
             .map_err(|error| record_errors::record_fault(&error))?;
         // The pages of a job share these samples. They are read at most once a look.
         let (own_site, own_look) = (Arc::clone(site), Arc::clone(&look));
-        let reading = async move { plots::samples_of(&own_site, &own_look.dir, attempt).await };
+        let reading =
+            async move { plot_scope::samples_of(&own_site, &own_look.dir, attempt).await };
         let plot = read_soon(site, reading).await.transpose()?;
-        Ok(JobPageFacts { look, attempt, log, plot })
+        Ok(JobPageFacts { look, attempt, scope, log, plot })
     }
 }
 
@@ -123,8 +127,8 @@ async fn drawn(site: &Arc<Site>, facts: &JobPageFacts) -> Markup {
         return still_reading();
     }
     let (own_site, own_look) = (Arc::clone(site), Arc::clone(&facts.look));
-    let attempt = facts.attempt;
-    let reading = async move { Plots::read(&own_site, &own_look, attempt).await };
+    let scope = facts.scope.clone();
+    let reading = async move { Plots::read(&own_site, &own_look, &scope).await };
     match read_soon(site, reading).await {
         Some(Ok(plots)) => plots.draw(facts.look.dir.job().as_str()),
         Some(Err(fault)) => fault_box(&fault),
@@ -183,8 +187,9 @@ fn body(facts: &JobPageFacts, asked: &JobQuery, drawn: Markup, idle: Markup) -> 
         @if let Some(gang) = &look.gang { (gang_part(gang)) }
         @if let Some(summary) = &look.summary { (gpu_part(summary, &plot.gpus)) }
         section aria-labelledby="samples" {
-            h2 #samples { "Machine, attempt " (attempt) }
-            div #plots data-keep data-from=(format!("/job/{id}/plot.json?attempt={attempt}")) { (drawn) }
+            h2 #samples { "Machine, " (facts.scope.words()) }
+            (other_scope(facts))
+            div #plots data-keep data-from=(format!("/job/{id}/plot.json?{}", facts.scope.query())) { (drawn) }
         }
         section aria-labelledby="log" {
             h2 #log { "Log, attempt " (attempt) }
@@ -209,6 +214,19 @@ fn body(facts: &JobPageFacts, asked: &JobQuery, drawn: Markup, idle: Markup) -> 
         (startup_part(&look.startups))
         @if let Some(receipt) = &look.receipt { (receipt_part(receipt)) }
         (story(&look.explained))
+    }
+}
+
+/// From all attempts to one, and back.
+fn other_scope(facts: &JobPageFacts) -> Markup {
+    let (id, attempt) = (facts.look.dir.job(), facts.attempt.number());
+    let has_all = PlotScope::of_page(&facts.look.explained, None).is_all;
+    html! {
+        @if facts.scope.is_all {
+            p { a href=(format!("/job/{id}?attempt={attempt}#samples")) { "Only attempt " (attempt) } }
+        } @else if has_all {
+            p { a href=(format!("/job/{id}#samples")) { "All attempts on one time axis" } }
+        }
     }
 }
 

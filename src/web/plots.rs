@@ -1,33 +1,32 @@
 //! The samples of an attempt: a drawing without a script, numbers for the script, a table and CSV.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use jiff::Timestamp;
 use maud::{Markup, html};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::job::gpu_part::gpu_plots;
-use super::job::job_look::{JobLook, LookSource};
+use super::job::job_look::JobLook;
+use super::job::plot_scope::{PlotQuery, PlotScope, age, asked_scope, chosen, source};
 use super::layout::{Page, fault_page, message_page};
 use super::site::Site;
 use crate::app::analysis::bands::{BLIND_SECS, Band, BandKind, SecsRange, bands, sums_text};
 use crate::app::analysis::effective_load::EffectiveLoad;
 use crate::app::analysis::gpu_history::GpuHistory;
+use crate::app::analysis::joined_plot::{AttemptSpan, JoinedPlot, PlotPart};
 use crate::app::analysis::lost_money::LostMoney;
-use crate::app::analysis::sample_cache::AttemptPlot;
 use crate::app::analysis::startup_timeline::StartupTimeline;
 use crate::app::prices::pool_prices::{MARKED_MAX, PoolTime};
 use crate::app::text::{local_time, measure};
 use crate::app::view::next_end::Countdown;
 use crate::app::view::plot_data::{FIELDS, PlotData, Series, each_sample, reduced};
-use crate::app::view::timeline::{self, Explained, ExplainedAttempt, TimelineEntry};
-use crate::app::{Fault, find_job, record_errors};
+use crate::app::view::timeline::{self, ExplainedAttempt, TimelineEntry};
+use crate::app::{Fault, record_errors};
 use crate::job::AttemptNo;
-use crate::jobdir::JobDir;
 use crate::market::{PricePoint, Span, UsdPerHour};
 
 /// A table for people.
@@ -36,11 +35,6 @@ const ROWS: usize = 200;
 pub const WIDTH: f64 = 800.0;
 
 pub const HEIGHT: f64 = 120.0;
-
-#[derive(Deserialize)]
-pub struct PlotQuery {
-    pub attempt: Option<u32>,
-}
 
 /// Something that happened, at its place on the time axis.
 #[derive(Debug, Serialize)]
@@ -59,6 +53,8 @@ pub struct Plots {
     attempt: AttemptNo,
     #[serde(flatten)]
     data: PlotData,
+    /// Each attempt of these plots, oldest first.
+    attempts: Vec<AttemptSpan>,
     marks: Vec<Mark>,
     bands: Vec<Band>,
     load: Option<EffectiveLoad>,
@@ -69,6 +65,8 @@ pub struct Plots {
     gpus: GpuHistory,
     #[serde(skip)]
     gpu_count: u32,
+    #[serde(skip)]
+    scope: PlotScope,
 }
 
 /// What stands on the axis: the verdicts, and what changes the work.
@@ -93,10 +91,21 @@ const MARKED: &[&str] = &[
 /// The word of a change of the spot price.
 const PRICE: &str = "price";
 
+/// The word of the begin of an attempt, if there are several.
+const ATTEMPT: &str = "attempt";
+
 impl Mark {
     /// A price changes often, so that its mark is a tick at the foot.
     fn top(&self) -> f64 {
         if self.word == PRICE { HEIGHT - 8.0 } else { 0.0 }
+    }
+
+    fn class(&self) -> &'static str {
+        match self.word {
+            PRICE => "change",
+            ATTEMPT => "begin",
+            _ => "mark",
+        }
     }
 }
 
@@ -120,28 +129,45 @@ impl Plots {
 
     /// # Errors
     /// Fails when the job root is unreachable.
-    pub async fn read(site: &Site, look: &JobLook, number: AttemptNo) -> Result<Plots, Fault> {
-        let now = site.clock.now();
-        let plot = samples_of(site, &look.dir, number).await?;
-        let explained = &look.explained;
-        let attempt = explained.attempts.iter().find(|attempt| attempt.attempt == number);
-        let story = timeline::story(explained, false);
-        let entries = story.into_iter().find(|(other, _)| *other == number);
-        let entries = entries.map(|(_, entries)| entries).unwrap_or_default();
-        let mut marks = plot.data.began.map(|began| marks(began, &entries)).unwrap_or_default();
-        marks.extend(attempt.map(|one| price_marks(site, one, &plot, now)).unwrap_or_default());
+    pub async fn read(site: &Site, look: &JobLook, scope: &PlotScope) -> Result<Plots, Fault> {
+        let (now, number) = (site.clock.now(), scope.newest);
+        let parts = scope.parts(site, look).await?;
+        let JoinedPlot { data, gpus, spans } = JoinedPlot::of(&parts);
+        let attempts = &look.explained.attempts;
+        let mut story = timeline::story(&look.explained, false);
+        let (mut marks, mut bands) = (Vec::new(), Vec::new());
+        for span in &spans {
+            let attempt = attempts.iter().find(|one| one.attempt == span.attempt);
+            let part = parts.iter().find(|one| one.attempt == span.attempt);
+            let Some((attempt, part)) = attempt.zip(part) else { continue };
+            if spans.len() > 1 {
+                marks.push(attempt_mark(span, attempt));
+            }
+            story.retain(|(other, _)| *other >= span.attempt);
+            if let Some((began, (_, entries))) =
+                data.began.zip(story.first()).filter(|(_, (other, _))| *other == span.attempt)
+            {
+                marks.extend(self::marks(began, entries));
+                marks.extend(price_marks(site, attempt, began, now));
+            }
+            bands.extend(bands_of(attempt, part, span, now));
+        }
+        let newest = parts.last().filter(|part| part.attempt == number);
+        let attempt = attempts.iter().find(|attempt| attempt.attempt == number);
         let plan = attempt.and_then(|attempt| attempt.plan.as_ref());
         Ok(Plots {
             attempt: number,
-            data: plot.data.clone(),
+            data,
+            attempts: spans,
             marks,
-            bands: attempt.map(|attempt| bands_of(attempt, &plot, now)).unwrap_or_default(),
-            load: EffectiveLoad::of(&plot.load),
+            bands,
+            load: newest.and_then(|part| EffectiveLoad::of(&part.plot.load)),
             startup: look.startups.iter().find(|startup| startup.attempt == number).cloned(),
             ends: look.ends().to_vec(),
             lost: look.lost,
-            gpus: plot.gpus.clone(),
+            gpus,
             gpu_count: plan.map_or(1, |plan| plan.offer.gpus),
+            scope: scope.clone(),
         })
     }
 
@@ -167,13 +193,16 @@ impl Plots {
                 @if self.marks.iter().any(|mark| mark.word == PRICE) {
                     " Ticks at the foot are changes of the spot price."
                 }
+                @if self.marks.iter().any(|mark| mark.word == ATTEMPT) {
+                    " A solid line with a number is the begin of that attempt."
+                }
             }
             p.muted { "The same: " code { "lamp top" } ", then Enter on the job and " kbd { "2" } }
         }
     }
 
     fn links(&self, job: &str, name: &str) -> Markup {
-        let rest = format!("{name}?attempt={}", self.attempt.number());
+        let rest = format!("{name}?{}", self.scope.query());
         html! {
             span.links {
                 a href=(format!("/job/{job}/table/{rest}")) { "Table" } " "
@@ -183,11 +212,11 @@ impl Plots {
     }
 
     fn gpu_links(&self, job: &str) -> Markup {
-        let attempt = self.attempt.number();
+        let query = self.scope.query();
         html! {
             span.links {
-                a href=(format!("/job/{job}/gpus?attempt={attempt}")) { "Table" } " "
-                a href=(format!("/job/{job}/gpus.csv?attempt={attempt}")) { "CSV" }
+                a href=(format!("/job/{job}/gpus?{query}")) { "Table" } " "
+                a href=(format!("/job/{job}/gpus.csv?{query}")) { "CSV" }
             }
         }
     }
@@ -195,6 +224,8 @@ impl Plots {
     /// The load in words, and the bands with their colours.
     fn words(&self) -> Markup {
         let sums = sums_text(&self.bands);
+        let whole =
+            if self.attempts.len() > 1 { "In these attempts: " } else { "In this attempt: " };
         html! {
             @if let Some(load) = &self.load {
                 p { (load.text(self.gpu_count)) }
@@ -207,7 +238,7 @@ impl Plots {
                     @for kind in ["busy", "starting", "idle", "stalled", "unknown"] {
                         span.swatch.(kind) {} " " (kind) " "
                     }
-                    span.muted { "In this attempt: " (sums) }
+                    span.muted { (whole) (sums) }
                 }
             }
             // One pattern for all drawings.
@@ -238,7 +269,7 @@ impl Plots {
                         height=(HEIGHT) fill=[fill(band)] { title { (band.kind.word()) } }
                 }
                 @for mark in self.marks.iter().filter(|mark| mark.secs >= 0.0 && mark.secs <= end) {
-                    line class=(if mark.word == PRICE { "change" } else { "mark" })
+                    line class=(mark.class())
                         x1=(x(mark.secs)) x2=(x(mark.secs)) y1=(mark.top()) y2=(HEIGHT) {
                         title { (mark.word) ": " (mark.text) }
                     }
@@ -249,8 +280,25 @@ impl Plots {
     }
 }
 
-/// The bands of an attempt. One that is under way and silent is unknown up to now.
-fn bands_of(attempt: &ExplainedAttempt, plot: &AttemptPlot, now: Timestamp) -> Vec<Band> {
+/// The begin of one of several attempts.
+fn attempt_mark(span: &AttemptSpan, attempt: &ExplainedAttempt) -> Mark {
+    let number = span.attempt.number();
+    let machine = attempt.plan.as_ref().map(|plan| {
+        let offer = &plan.offer;
+        format!(": {} in {}, {}", offer.instance_type, offer.zone, offer.market)
+    });
+    let text = format!("{number}{}", machine.unwrap_or_default());
+    Mark { secs: span.from_secs, word: ATTEMPT, text }
+}
+
+/// The bands of an attempt at its place. One that is under way and silent is unknown up to now.
+fn bands_of(
+    attempt: &ExplainedAttempt,
+    part: &PlotPart,
+    span: &AttemptSpan,
+    now: Timestamp,
+) -> Vec<Band> {
+    let plot = &part.plot;
     let Some(began) = plot.data.began else { return Vec::new() };
     let mut blind = plot.blind.clone();
     let mut end = plot.end_secs;
@@ -260,7 +308,12 @@ fn bands_of(attempt: &ExplainedAttempt, plot: &AttemptPlot, now: Timestamp) -> V
         blind.push(SecsRange { from: end, to: since });
         end = since;
     }
-    bands(&attempt.events, began, end, &blind)
+    let mut drawn = bands(&attempt.events, began, end, &blind);
+    for band in &mut drawn {
+        band.from_secs += span.from_secs;
+        band.to_secs += span.from_secs;
+    }
+    drawn
 }
 
 /// An agent sends its samples once a minute.
@@ -296,10 +349,10 @@ fn marks(began: Timestamp, entries: &[TimelineEntry]) -> Vec<Mark> {
 fn price_marks(
     site: &Site,
     attempt: &ExplainedAttempt,
-    plot: &AttemptPlot,
+    began: Timestamp,
     now: Timestamp,
 ) -> Vec<Mark> {
-    let Some((began, plan)) = plot.data.began.zip(attempt.plan.as_ref()) else { return Vec::new() };
+    let Some(plan) = attempt.plan.as_ref() else { return Vec::new() };
     let to = attempt.settled.as_ref().map(|settled| settled.billed_to.unwrap_or(plan.created));
     let time = PoolTime { from: plan.created, to };
     let history = site.pool_prices.known(&site.workstation, &plan.offer, time, now);
@@ -358,7 +411,10 @@ pub async fn json(
 ) -> Response {
     let read = async {
         let look = site.looks.of(source(&site), &job, age(&site)).await?;
-        Plots::read(&site, &look, chosen(&look.explained, asked.attempt)).await
+        let scope = PlotScope::asked(&look.explained, asked);
+        // A job without an attempt has empty plots.
+        let scope = scope.unwrap_or_else(|| PlotScope::one(chosen(&look.explained, asked.attempt)));
+        Plots::read(&site, &look, &scope).await
     };
     match read.await {
         Ok(plots) => {
@@ -374,7 +430,7 @@ pub async fn table(
     Path((job, name)): Path<(String, String)>,
     Query(asked): Query<PlotQuery>,
 ) -> Response {
-    let read = one(&site, &job, &name, asked.attempt).await;
+    let read = one(&site, &job, &name, asked).await;
     let (began, series) = match read {
         Ok(Some(found)) => found,
         Ok(None) => return no_series(),
@@ -405,7 +461,7 @@ pub async fn csv(
     Path((job, name)): Path<(String, String)>,
     Query(asked): Query<PlotQuery>,
 ) -> Response {
-    match csv_text(&site, &job, &name, asked.attempt).await {
+    match csv_text(&site, &job, &name, asked).await {
         Ok(Some(text)) => {
             ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], text).into_response()
         }
@@ -419,19 +475,21 @@ async fn csv_text(
     site: &Site,
     job: &str,
     name: &str,
-    attempt: Option<u32>,
+    asked: PlotQuery,
 ) -> Result<Option<String>, Fault> {
     let Some(field) = FIELDS.iter().find(|field| field.name == name) else { return Ok(None) };
-    let Some((dir, attempt)) = attempt_of(site, job, attempt).await? else { return Ok(None) };
+    let Some((look, scope)) = asked_scope(site, job, asked).await? else { return Ok(None) };
     let (mut text, mut has_value) = (format!("time,seconds,{name}\n"), false);
-    let read = each_sample(&dir, attempt, usize::MAX, |rates| {
-        let at = rates.at.map(|at| at.to_string()).unwrap_or_default();
-        let value = (field.value)(&rates);
-        has_value |= value.is_some();
-        let value = value.map(|value| value.to_string()).unwrap_or_default();
-        text.push_str(&format!("{at},{},{value}\n", rates.t_secs));
-    });
-    read.await.map_err(|error| record_errors::record_fault(&error))?;
+    for span in JoinedPlot::of(&scope.parts(site, &look).await?).spans {
+        let read = each_sample(&look.dir, span.attempt, usize::MAX, |rates| {
+            let at = rates.at.map(|at| at.to_string()).unwrap_or_default();
+            let value = (field.value)(&rates);
+            has_value |= value.is_some();
+            let value = value.map(|value| value.to_string()).unwrap_or_default();
+            text.push_str(&format!("{at},{},{value}\n", span.from_secs + rates.t_secs));
+        });
+        read.await.map_err(|error| record_errors::record_fault(&error))?;
+    }
     Ok(has_value.then_some(text))
 }
 
@@ -444,28 +502,17 @@ pub fn moment(began: Option<Timestamp>, secs: f64) -> Option<Timestamp> {
     began?.checked_add(std::time::Duration::try_from_secs_f64(secs).ok()?).ok()
 }
 
-pub async fn attempt_of(
-    site: &Site,
-    job: &str,
-    asked: Option<u32>,
-) -> Result<Option<(JobDir, AttemptNo)>, Fault> {
-    let dir = find_job::find(&site.store, Some(job)).await?;
-    let attempts = dir.attempts().await.map_err(|error| record_errors::record_fault(&error))?;
-    let attempt = asked.map(AttemptNo::new).or(attempts.last().copied());
-    Ok(attempt.filter(|attempt| attempts.contains(attempt)).map(|attempt| (dir, attempt)))
-}
-
 /// The numbers of a table. `None`: there is no such series.
 async fn one(
     site: &Site,
     job: &str,
     name: &str,
-    asked: Option<u32>,
+    asked: PlotQuery,
 ) -> Result<Option<(Option<Timestamp>, Series)>, Fault> {
-    let Some((dir, attempt)) = attempt_of(site, job, asked).await? else { return Ok(None) };
-    let plot = samples_of(site, &dir, attempt).await?;
-    let series = plot.data.series.iter().find(|series| series.name == name);
-    Ok(series.map(|series| (plot.data.began, thinned(series))))
+    let Some((look, scope)) = asked_scope(site, job, asked).await? else { return Ok(None) };
+    let joined = JoinedPlot::of(&scope.parts(site, &look).await?);
+    let series = joined.data.series.iter().find(|series| series.name == name);
+    Ok(series.map(|series| (joined.data.began, thinned(series))))
 }
 
 /// A table for people has few rows, with the extremes.
@@ -473,35 +520,4 @@ fn thinned(series: &Series) -> Series {
     let points: Vec<_> = series.t_secs.iter().copied().zip(series.values.clone()).collect();
     let (t_secs, values) = reduced(&points, ROWS).into_iter().unzip();
     Series { t_secs, values, ..series.clone() }
-}
-
-pub async fn samples_of(
-    site: &Site,
-    dir: &JobDir,
-    attempt: AttemptNo,
-) -> Result<Arc<AttemptPlot>, Fault> {
-    let read = site.samples.read(dir, attempt, site.clock.now(), age(site)).await;
-    read.map_err(|error| record_errors::record_fault(&error))
-}
-
-/// How old an answer may be. Each look at a bucket costs money.
-pub fn age(site: &Site) -> Duration {
-    if site.store.is_folder() { Duration::ZERO } else { site.every() }
-}
-
-pub fn source(site: &Site) -> LookSource<'_> {
-    LookSource {
-        store: &site.store,
-        workstation: &site.workstation,
-        clock: &site.clock,
-        trends: &site.trends,
-    }
-}
-
-/// The attempt that was asked for, else the newest.
-pub fn chosen(explained: &Explained, asked: Option<u32>) -> AttemptNo {
-    let has =
-        |number: u32| explained.attempts.iter().map(|a| a.attempt).find(|no| no.number() == number);
-    let newest = explained.attempts.last().map(|attempt| attempt.attempt);
-    asked.and_then(has).or(newest).unwrap_or(AttemptNo::FIRST)
 }

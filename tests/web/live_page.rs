@@ -87,17 +87,35 @@ fn open_job_page_gets_its_plots_and_follows_the_next_attempt() {
     }
     browser.until(
         "the next attempt is shown",
-        "document.getElementById('samples').innerText.includes('attempt 2') && document.body.innerText.includes('attempt-2-runs')",
+        "document.getElementById('log').innerText.includes('attempt 2') && document.body.innerText.includes('attempt-2-runs')",
     );
     browser.until(
         "its plots are drawn",
         "document.getElementById('plots').dataset.from.includes('attempt=2') && document.querySelector('#plots .uplot') !== null",
     );
     assert_eq!(browser.value("window.isSame"), 1, "nothing was loaded again");
+    // Both attempts lie on one time axis, until one is chosen.
+    browser.until("both are drawn", "facts.attempts.length === 2");
+    let plots = |query: &str| -> serde_json::Value {
+        let answer = page.get(&format!("/job/{job}/plot.json?{query}")).text;
+        serde_json::from_str(&answer).expect("JSON")
+    };
+    let both = plots("all=true");
+    let spans = both["attempts"].as_array().expect("a list");
+    assert!(spans[0]["to_secs"].as_f64() <= spans[1]["from_secs"].as_f64(), "{both}");
+    let marks = both["marks"].as_array().expect("a list");
+    let begins: Vec<_> = marks.iter().filter(|mark| mark["word"] == "attempt").collect();
+    assert!(begins[1]["text"].as_str().is_some_and(|text| text.starts_with("2: ")), "{both}");
+    let one = plots("attempt=1");
+    assert_eq!(one["attempts"].as_array().map(Vec::len), Some(1), "{one}");
+    let series = both["series"][0]["name"].as_str().expect("a name").to_owned();
+    let rows = |query: &str| page.get(&format!("/job/{job}/csv/{series}?{query}")).text;
+    assert!(rows("all=true").lines().count() > rows("attempt=1").lines().count());
     place.0.write("go", "");
     place.until(&job, "succeeded");
     browser.open(&format!("{}/job/{job}?attempt=2", page.root));
     assert!(browser.text().contains("the beginning"), "no checkpoint: {}", browser.text());
+    assert!(browser.text().contains("All attempts on one time axis"), "{}", browser.text());
 }
 
 #[test]

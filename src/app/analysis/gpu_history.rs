@@ -123,13 +123,24 @@ impl GpuTrack {
         }
     }
 
+    /// No line goes on from here.
+    pub fn cut(&mut self) {
+        let last = self.0.last().map(|row| row.secs);
+        self.0.extend(last.map(|secs| GpuRow { secs, gpus: Vec::new() }));
+    }
+
+    /// The rows of a drawing.
+    pub fn few(&self) -> GpuTrack {
+        self.reduced(GPU_POINTS)
+    }
+
     /// One batch of thousands keeps its extremes.
     pub fn shrink(&mut self) {
         *self = self.reduced(ROWS_OF_MANY);
     }
 
     pub fn history(&self) -> GpuHistory {
-        let few = self.reduced(GPU_POINTS);
+        let few = self.few();
         let last = self.0.last().map_or(0.0, |row| row.secs);
         let recent = GpuTrack(
             self.0.iter().filter(|row| row.secs >= last - RECENT_SECS).cloned().collect::<Vec<_>>(),

@@ -6,6 +6,7 @@ pub mod effective_load;
 pub mod gpu_history;
 pub mod idle_replay;
 pub mod job_outlook;
+pub mod joined_plot;
 pub mod lost_money;
 pub mod sample_cache;
 pub mod startup_timeline;

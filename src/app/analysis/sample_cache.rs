@@ -27,10 +27,11 @@ use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::market::elapsed;
 
 /// A drawing is a little wider. With more, the data of eight GPUs exceeds 200 KB.
-const POINTS: usize = 600;
+pub(super) const POINTS: usize = 600;
 
-/// Attempts in memory, of about 10 MB each at most. A person has few pages open.
-const ATTEMPTS_MAX: usize = 8;
+/// Attempts in memory. One of a week has about 10 MB, and most have less than one MB. A page shows
+/// six.
+const ATTEMPTS_MAX: usize = 16;
 
 /// Batches that one task unpacks. Fewer, and the tasks cost more than their work; more, and one
 /// core does all.
@@ -47,6 +48,8 @@ pub struct AttemptPlot {
     pub blind: Vec<SecsRange>,
     pub load: LoadReadings,
     pub gpus: GpuHistory,
+    /// The same as rows, for a drawing of several attempts.
+    pub track: GpuTrack,
     /// The last sample.
     pub end_secs: f64,
 }
@@ -154,6 +157,7 @@ impl AttemptSamples {
             blind: axis.blind,
             load: self.load(),
             gpus: gpus.history(),
+            track: gpus.few(),
             end_secs: axis.last_secs,
         }
     }
@@ -343,7 +347,7 @@ impl Axis {
 }
 
 /// Tenths of a second and four digits: a screen shows no more, and the answer is half as long.
-fn rounded(series: Series) -> Series {
+pub(super) fn rounded(series: Series) -> Series {
     let digits = |value: f64| {
         if value == 0.0 {
             return 0.0;

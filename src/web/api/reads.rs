@@ -17,7 +17,8 @@ use crate::app::view::costs::CostRow;
 use crate::app::view::timeline::{self, Explained};
 use crate::app::{ExitCode, Fault, find_job, record_errors};
 use crate::job::{AttemptNo, Receipt};
-use crate::web::plots::{self, Plots};
+use crate::web::job::plot_scope::{self, PlotQuery, PlotScope};
+use crate::web::plots::Plots;
 use crate::web::site::Site;
 
 /// Lines of a log, when no number was asked for.
@@ -35,10 +36,13 @@ pub struct WhichJobs {
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct WhichAttempt {
+pub struct WhichPlot {
     /// Without it, the newest.
     #[param(minimum = 1)]
     attempt: Option<u32>,
+    /// The newest attempts that have worked, on one time axis.
+    #[serde(default)]
+    all: bool,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -120,21 +124,24 @@ fn unreadable(job: &str) -> Fault {
 }
 
 /// The measurements of an attempt as series, and what happened beside them
-#[utoipa::path(get, path = "/api/v1/jobs/{job}/plot", params(("job" = String, Path), WhichAttempt),
+#[utoipa::path(get, path = "/api/v1/jobs/{job}/plot", params(("job" = String, Path), WhichPlot),
     responses((status = 200, body = Plots)))]
 pub async fn plot(
     State(site): State<Arc<Site>>,
     Path(job): Path<String>,
-    Query(which): Query<WhichAttempt>,
+    Query(which): Query<WhichPlot>,
 ) -> Response {
     let read = async {
-        let look = site.looks.of(plots::source(&site), &job, plots::age(&site)).await?;
+        let look = site.looks.of(plot_scope::source(&site), &job, plot_scope::age(&site)).await?;
         let explained = &look.explained;
         let has = |number| explained.attempts.iter().any(|one| one.attempt.number() == number);
         if let Some(number) = which.attempt.filter(|number| !has(*number)) {
             return Err(no_attempt(&job, number));
         }
-        Plots::read(&site, &look, plots::chosen(explained, which.attempt)).await
+        let asked = PlotQuery { attempt: which.attempt, all: which.all };
+        let scope = PlotScope::asked(explained, asked);
+        let scope = scope.unwrap_or_else(|| PlotScope::one(plot_scope::chosen(explained, None)));
+        Plots::read(&site, &look, &scope).await
     };
     of(read.await)
 }

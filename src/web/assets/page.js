@@ -54,7 +54,7 @@ if (firstLog) firstLog.scrollTop = firstLog.scrollHeight;
 
 // One time axis and one cursor for all plots of a job.
 let plots = document.getElementById("plots");
-const facts = { zero: 0, marks: [], bands: [] };
+const facts = { zero: 0, marks: [], bands: [], attempts: [] };
 const marksOf = (facts) => (u) => {
   const { ctx, bbox } = u;
   ctx.save();
@@ -63,12 +63,18 @@ const marksOf = (facts) => (u) => {
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
     // A price changes often, so that its mark is a tick at the foot.
     const isPrice = mark.word === "price";
-    ctx.strokeStyle = colour(isPrice ? "--plot" : "--warn");
-    ctx.setLineDash(isPrice ? [] : [4, 4]);
+    const isBegin = mark.word === "attempt";
+    ctx.strokeStyle = colour(isPrice ? "--plot" : isBegin ? "--text" : "--warn");
+    ctx.setLineDash(isPrice || isBegin ? [] : [4, 4]);
     ctx.beginPath();
     ctx.moveTo(x, isPrice ? bbox.top + bbox.height - 10 * devicePixelRatio : bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
+    if (!isBegin) continue;
+    ctx.font = `600 ${12 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.textAlign = "left";
+    ctx.fillStyle = colour("--text");
+    ctx.fillText(mark.text.split(":")[0], x + 4 * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
   }
   ctx.restore();
 };
@@ -112,7 +118,9 @@ const wordsAt = (facts) => (u) => {
   const band = facts.bands.find((one) => one.from_secs <= secs && secs < one.to_secs);
   const marks = facts.marks.filter((mark) => Math.abs(mark.secs - secs) <= near);
   const words = marks.slice(0, 3).map((mark) => `${mark.word}: ${mark.text}`);
-  said.textContent = [band ? band.kind : "no verdict", ...words].join(" · ");
+  const isIn = facts.attempts.some((one) => one.from_secs <= secs && secs <= one.to_secs);
+  const none = isIn || !facts.attempts.length ? "no verdict" : "no attempt works here";
+  said.textContent = [band ? band.kind : none, ...words].join(" · ");
 };
 
 // The frames of the plots, as the page has them when it is loaded.
@@ -138,7 +146,7 @@ async function draw(isFramed) {
   data.series.forEach((series, at) => { isDrawn(series).querySelector("figcaption .muted").textContent = data.captions[at]; });
   const zero = data.began ? Date.parse(data.began) / 1000 : 0;
   // The plots that are there read the newest facts.
-  Object.assign(facts, { zero, marks: data.marks, bands: data.bands });
+  Object.assign(facts, { zero, marks: data.marks, bands: data.bands, attempts: data.attempts });
   for (const plot of data.gpus.plots) {
     const canvas = plots.querySelector(`[data-gpus="${plot.name}"] .canvas`);
     if (canvas) show(canvas, plot.unit, data.gpus.t_secs.map((secs) => zero + secs), plot.lines);

@@ -5,5 +5,6 @@ pub mod gang_part;
 pub mod gpu_part;
 pub mod idle_part;
 pub mod job_look;
+pub mod plot_scope;
 pub mod startup_part;
 pub mod verdict_part;
