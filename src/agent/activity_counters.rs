@@ -23,6 +23,9 @@ use crate::ports::Clock;
 /// steps, and few enough to follow a change of speed.
 const INTERVALS_MAX: usize = 51;
 
+/// Intervals that a spread needs. With fewer, one slow step makes the range.
+const SPREAD_MIN: usize = 8;
+
 /// The workload's reports so far. Clones are cheap and share one board.
 #[derive(Clone, Default)]
 pub struct ActivityCounters {
@@ -239,7 +242,7 @@ impl ActivityCounters {
         inner.progress.loss = loss.or(inner.progress.loss);
         inner.step(stand.step, now, timed);
         if stand.total.is_none() {
-            inner.progress.secs_per_step = None;
+            inner.forget_speed();
         }
     }
 
@@ -300,7 +303,14 @@ impl CountersInner {
     /// Earlier steps had another unit.
     fn forget_pace(&mut self) {
         self.intervals.clear();
-        (self.stepped, self.progress.secs_per_step) = (None, None);
+        self.stepped = None;
+        self.forget_speed();
+    }
+
+    fn forget_speed(&mut self) {
+        let progress = &mut self.progress;
+        progress.secs_per_step = None;
+        (progress.secs_per_step_low, progress.secs_per_step_high) = (None, None);
     }
 
     fn step(&mut self, step: f64, now: ClockReading, timed: bool) {
@@ -334,6 +344,12 @@ impl CountersInner {
         let mut sorted = self.intervals.clone();
         sorted.sort_unstable_by(f64::total_cmp);
         self.progress.secs_per_step = Some(sorted[sorted.len() / 2]);
+        // The quarters of less are its only values.
+        let quarter = |at: usize| {
+            (sorted.len() >= SPREAD_MIN).then(|| sorted[((sorted.len() - 1) * at).div_ceil(4)])
+        };
+        self.progress.secs_per_step_low = quarter(1);
+        self.progress.secs_per_step_high = quarter(3);
     }
 }
 
@@ -348,6 +364,30 @@ mod tests {
         board.record_step(17.0, ClockReading { mono: Duration::ZERO, at }, true);
         board.restarted(at);
         assert_eq!((board.live_step(), board.progress().step), (None, Some(17.0)));
+    }
+
+    #[test]
+    fn spread_of_recent_steps_needs_some_of_them() {
+        let (board, at) = (ActivityCounters::default(), jiff::Timestamp::UNIX_EPOCH);
+        let mut mono = Duration::ZERO;
+        let mut step = |number: u32, secs: u64| {
+            mono += Duration::from_secs(secs);
+            board.record_step(f64::from(number), ClockReading { mono, at }, true);
+        };
+        (0..8).for_each(|number| step(number, 10));
+        assert_eq!(board.progress().secs_per_step_low, None, "seven intervals");
+        [20, 20, 30, 10].into_iter().zip(8..).for_each(|(secs, number)| step(number, secs));
+        let progress = board.progress();
+        let told =
+            [progress.secs_per_step_low, progress.secs_per_step, progress.secs_per_step_high];
+        assert_eq!(told, [Some(10.0), Some(10.0), Some(20.0)]);
+        board.record_printed(
+            PrintedProgress { step: 12.0, total: None },
+            None,
+            ClockReading { mono, at },
+            true,
+        );
+        assert!(board.progress().secs_per_step_high.is_some(), "its own steps win");
     }
 
     #[test]

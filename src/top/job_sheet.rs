@@ -9,6 +9,7 @@ use super::sheet::{Sheet, fitted, part};
 use super::spark::plot;
 use crate::app::analysis::job_outlook::JobOutlook;
 use crate::app::gang::gang_report::EpochReport;
+use crate::app::overview::eta::Eta;
 use crate::app::overview::gang_view::{HEAT_STEPS, HeatRow};
 use crate::app::overview::job_sentence::job_sentence;
 use crate::app::text::{countdown, local_time};
@@ -16,7 +17,6 @@ use crate::app::view::job_summary::Summary;
 use crate::app::view::plot_data::Series;
 use crate::app::view::summary_text::{money_text, progress_text, usage_text};
 use crate::app::view::timeline::{self, ExplainedAttempt};
-use crate::job::JobState;
 use crate::market::Span as Time;
 
 /// Lines of the log beside the rest.
@@ -100,16 +100,9 @@ fn facts(summary: &Summary, look: &OpenJob, now: Timestamp) -> Vec<(&'static str
         false => JobOutlook::default(),
     };
     let heard = summary.heartbeat_seconds.filter(|_| is_open);
-    let eta = summary
-        .progress
-        .as_ref()
-        .filter(|_| summary.state == JobState::Running && summary.silence.is_none())
-        .and_then(|progress| progress.secs_left())
-        .and_then(|secs| std::time::Duration::try_from_secs_f64(secs).ok())
-        .and_then(|left| now.checked_add(left).ok());
     let progress = summary.progress.as_ref().and_then(progress_text);
-    let progress = progress.map(|text| match eta {
-        Some(eta) => format!("{text}; done about {}", local_time(eta)),
+    let progress = progress.map(|text| match Eta::of(summary, now) {
+        Some(eta) => format!("{text}; {}", eta.text()),
         None => text,
     });
     let rate = summary.usd_per_hour.map(|rate| format!(", {rate}")).filter(|_| is_open);

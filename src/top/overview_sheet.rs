@@ -10,7 +10,7 @@ use crate::app::overview::job_filter::{EXAMPLE, JobFilter};
 use crate::app::overview::overview::{JobRow, Money, Need};
 use crate::app::overview::usage_trend::UsageTrend;
 use crate::app::view::job_summary::Summary;
-use crate::app::view::summary_text::spent_text;
+use crate::app::view::summary_text::{progress_text, spent_text};
 use crate::market::{Span as Time, Usd, elapsed};
 
 /// Needs on a small screen. The rest is counted, so that the jobs stay in view.
@@ -224,10 +224,19 @@ fn sentence(model: &TopModel, row: &JobRow, is_whole: bool, sheet: &mut Sheet, w
         let is_cut = width_of(&row.summary.name) >= Columns::of(width).name;
         let job = if is_cut { format!("{}: ", row.summary.job) } else { String::new() };
         sheet.wrapped(&format!("{job}{}", row.sentence), Style::new(), 4, width);
+        if let Some(text) = progress_ahead(row) {
+            sheet.wrapped(&text, model.palette.quiet(), 4, width);
+        }
     } else {
         let sentence = fitted(&row.sentence, width.saturating_sub(4));
         sheet.text(&format!("    {}", sentence.trim_end()), model.palette.quiet());
     }
+}
+
+/// `step 25 of 100, 25%, 2m to 5m left; done 2026-01-02 14:10 to 2026-01-02 14:13`
+fn progress_ahead(row: &JobRow) -> Option<String> {
+    let (eta, progress) = (row.eta_text()?, row.summary.progress.as_ref()?);
+    Some(progress_text(progress).map_or(eta.clone(), |text| format!("{text}; {eta}")))
 }
 
 /// Before the first samples: the newest GPU or processor of the heartbeat.

@@ -68,7 +68,14 @@ fn summary(name: &str, state: JobState, cents: i64) -> Summary {
 fn row(summary: Summary) -> JobRow {
     let next_end = (!summary.state.is_final())
         .then(|| NextEnd { at: moment(7_380), what: "its machine ends at the latest at" });
-    JobRow { sentence: job_sentence(&summary), next_end, eta: None, summary }
+    JobRow {
+        sentence: job_sentence(&summary),
+        next_end,
+        eta: None,
+        eta_from: None,
+        eta_to: None,
+        summary,
+    }
 }
 
 fn overview(jobs: Vec<JobRow>, needs: usize) -> Overview {

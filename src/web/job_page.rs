@@ -23,6 +23,7 @@ use super::site::Site;
 use super::{job_log, live};
 use crate::app::analysis::job_outlook::JobOutlook;
 use crate::app::analysis::sample_cache::AttemptPlot;
+use crate::app::overview::eta::Eta;
 use crate::app::overview::job_sentence::job_sentence;
 use crate::app::text::{in_local_time, local_time};
 use crate::app::view::job_summary::Summary;
@@ -247,6 +248,7 @@ fn head(summary: &Summary, look: &JobLook, data: &PlotData) -> Markup {
                 (fact("Rate", summary.usd_per_hour.map(|hour| hour.to_string())))
                 (fact("Machine", summary.machine.as_ref().map(|machine| machine.line())))
                 (fact("Progress", summary.progress.as_ref().and_then(progress_text)))
+                (fact("Done", Eta::of(summary, look.at).map(|eta| eta.text())))
                 @if !summary.state.is_final() {
                     (fact("To the end", outlook.to_end_text()))
                     (fact("Work at risk", outlook.at_risk_text()))

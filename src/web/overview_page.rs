@@ -235,7 +235,7 @@ fn job(row: &JobRow, trend: Option<&UsageTrend>, now: Timestamp) -> Markup {
                     }
                     @if let Some(text) = progress_text(progress) { span { (text) } }
                 }
-                @if let Some(eta) = row.eta { span { "done about " (local_time(eta)) } }
+                @if let Some(eta) = row.eta_text() { span { (eta) } }
                 @if let Some(end) = &row.next_end {
                     span title=(local_time(end.at)) { "nearest end " (end.countdown(now)) }
                 }

@@ -28,6 +28,11 @@ pub struct JobOutlook {
     pub secs_to_end: Option<f64>,
     #[cfg_attr(feature = "web", schema(value_type = Option<f64>))]
     pub usd_to_end: Option<Usd>,
+    /// The same at the speed of its faster and of its slower recent steps.
+    #[cfg_attr(feature = "web", schema(value_type = Option<Vec<f64>>))]
+    pub secs_to_end_range: Option<(f64, f64)>,
+    #[cfg_attr(feature = "web", schema(value_type = Option<Vec<f64>>))]
+    pub usd_to_end_range: Option<(Usd, Usd)>,
     /// Useful work that no checkpoint covers.
     pub secs_at_risk: Option<f64>,
     #[cfg_attr(feature = "web", schema(value_type = Option<f64>))]
@@ -46,6 +51,7 @@ impl JobOutlook {
         let hour = summary.usd_per_hour.filter(|hour| *hour > UsdPerHour::ZERO);
         let cost = |secs: f64| Some(hour?.cost_of(Duration::try_from_secs_f64(secs).ok()?));
         let ahead = summary.progress.as_ref().and_then(|progress| progress.secs_left());
+        let range = summary.progress.as_ref().and_then(|progress| progress.secs_left_range());
         let at_risk = status.map(|status| {
             let unsaved = status.useful.duration().saturating_sub(status.saved.duration());
             unsaved.as_secs_f64()
@@ -53,6 +59,8 @@ impl JobOutlook {
         JobOutlook {
             secs_to_end: ahead,
             usd_to_end: ahead.and_then(cost),
+            secs_to_end_range: range,
+            usd_to_end_range: range.and_then(|(low, high)| Some((cost(low)?, cost(high)?))),
             secs_at_risk: at_risk,
             usd_at_risk: at_risk.and_then(cost),
             disk_free_bytes: last("disk_free_bytes"),
@@ -62,10 +70,15 @@ impl JobOutlook {
         }
     }
 
-    /// `$1.20 in 2h 10m`
+    /// `$1.20 in 2h 10m`, or `$1.20 to $1.40 in 2h 10m to 2h 30m`
     pub fn to_end_text(&self) -> Option<String> {
-        let time = Span::from_secs(self.secs_to_end.filter(|secs| *secs >= 1.0)? as u64);
-        Some(match self.usd_to_end {
+        let secs = self.secs_to_end.filter(|secs| *secs >= 1.0)?;
+        let time = |secs: f64| Span::from_secs(secs as u64).to_string();
+        let times = self.secs_to_end_range.map(|(low, high)| (time(low), time(high)));
+        let usd = self.usd_to_end_range.map(|(low, high)| (low.to_string(), high.to_string()));
+        let money = usd.map(range_text).or_else(|| self.usd_to_end.map(|usd| usd.to_string()));
+        let time = times.map_or_else(|| time(secs), range_text);
+        Some(match money {
             Some(usd) => format!("{usd} in {time}, by its progress"),
             None => format!("{time}, by its progress"),
         })
@@ -102,6 +115,10 @@ impl JobOutlook {
         let parts: Vec<String> = own.into_iter().chain(all).collect();
         (!parts.is_empty()).then(|| parts.join("; "))
     }
+}
+
+fn range_text((low, high): (String, String)) -> String {
+    if low == high { low } else { format!("{low} to {high}") }
 }
 
 fn last_known(series: &Series) -> Option<(f64, f64)> {
@@ -168,5 +185,10 @@ mod tests {
         let outlook = JobOutlook::of(&summary, None, &PlotData::default());
         assert_eq!(outlook.usd_to_end, Some(dollar), "{outlook:?}");
         assert!(outlook.to_end_text().expect("a text").contains("in 1h"), "{outlook:?}");
+        let progress = summary.progress.as_mut().expect("it is there");
+        (progress.secs_per_step_low, progress.secs_per_step_high) = (Some(18.0), Some(54.0));
+        let outlook = JobOutlook::of(&summary, None, &PlotData::default());
+        let told = "$0.50 to $1.50 in 30m to 1h 30m, by its progress";
+        assert_eq!(outlook.to_end_text().as_deref(), Some(told));
     }
 }

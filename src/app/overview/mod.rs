@@ -2,6 +2,7 @@
 
 pub mod driven_here;
 mod ended_index;
+pub mod eta;
 pub mod found_machine;
 pub mod gang_view;
 pub mod job_filter;

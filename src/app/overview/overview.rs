@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::driven_here::seen_from_here;
 use super::ended_index::EndedIndex;
+use super::eta::Eta;
 use super::job_sentence::{NextEnd, job_sentence};
 use super::machine_watch::{CloudAsking, CloudLook, MachineWatch, UnneededKind, UnneededMachine};
 use crate::app::find_job::READS_IN_FLIGHT;
@@ -103,6 +104,17 @@ pub struct JobRow {
     pub next_end: Option<NextEnd>,
     /// When its progress is complete at the pace so far.
     pub eta: Option<Timestamp>,
+    /// The same at the speed of its faster and of its slower recent steps.
+    pub eta_from: Option<Timestamp>,
+    pub eta_to: Option<Timestamp>,
+}
+
+impl JobRow {
+    /// `done about 2026-01-02 14:20`
+    pub fn eta_text(&self) -> Option<String> {
+        let eta = Eta { at: self.eta?, range: self.eta_from.zip(self.eta_to) };
+        Some(eta.text())
+    }
 }
 
 /// Reads overviews. A receipt never changes, so each is read once.
@@ -284,16 +296,14 @@ impl EndedReceipts {
 }
 
 fn row(summary: Summary, now: Timestamp) -> JobRow {
-    let left = summary
-        .progress
-        .as_ref()
-        .filter(|_| summary.state == JobState::Running && summary.silence.is_none())
-        .and_then(|progress| progress.secs_left())
-        .and_then(|secs| Duration::try_from_secs_f64(secs).ok());
+    let eta = Eta::of(&summary, now);
+    let (eta_from, eta_to) = eta.and_then(|eta| eta.range).unzip();
     JobRow {
         sentence: job_sentence(&summary),
         next_end: NextEnd::of(&summary),
-        eta: left.and_then(|left| now.checked_add(left).ok()),
+        eta: eta.map(|eta| eta.at),
+        eta_from,
+        eta_to,
         summary,
     }
 }

@@ -21,9 +21,7 @@ pub fn progress_text(progress: &Progress) -> Option<String> {
     if let Some(fraction) = progress.fraction() {
         parts.push(format!("{:.0}%", (fraction * 100.0).floor()));
     }
-    if let Some(secs) = progress.secs_left().filter(|secs| *secs >= 1.0) {
-        parts.push(format!("{} left", Span::from_secs(secs as u64)));
-    }
+    parts.extend(left_text(progress));
     if let Some(loss) = progress.loss {
         parts.push(format!("loss {loss:.4}"));
     }
@@ -32,6 +30,16 @@ pub fn progress_text(progress: &Progress) -> Option<String> {
         parts.push(message.replace(['\n', '\r', '\t'], " "));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// `6m left`, or `5m to 8m left` if the recent steps differ.
+fn left_text(progress: &Progress) -> Option<String> {
+    let left = progress.secs_left().filter(|secs| *secs >= 1.0)?;
+    let time = |secs: f64| Span::from_secs(secs as u64).to_string();
+    Some(match progress.secs_left_range().map(|(low, high)| (time(low), time(high))) {
+        Some((low, high)) if low != high => format!("{low} to {high} left"),
+        _ => format!("{} left", time(left)),
+    })
 }
 
 /// `GPU 93% 10.2/24.0 GiB, CPU 210%`; unknown values are left out.
@@ -243,6 +251,13 @@ mod tests {
             progress_text(&progress).unwrap(),
             "step 25 of 100, 25%, 2m 30s left, loss 0.5000"
         );
+        let spread = Progress {
+            secs_per_step_low: Some(1.6),
+            secs_per_step_high: Some(4.0),
+            ..progress.clone()
+        };
+        let told = progress_text(&spread).expect("a text");
+        assert_eq!(told, "step 25 of 100, 25%, 2m to 5m left, loss 0.5000");
         assert_eq!(bar(0.25), "[##--------]");
         assert_eq!(bar(1.0), "[##########]");
     }

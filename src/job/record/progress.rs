@@ -50,7 +50,16 @@ pub struct Progress {
     /// The median seconds per unit of `step` so far.
     #[serde(default)]
     pub secs_per_step: Option<f64>,
+    /// A quarter of the recent steps were faster. Absent: there were too few.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secs_per_step_low: Option<f64>,
+    /// A quarter of the recent steps were slower.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secs_per_step_high: Option<f64>,
 }
+
+/// A narrower range of the time left is shown as one value: its ends would read the same.
+const RANGE_MIN: f64 = 0.05;
 
 /// Why a line of the progress file was not understood. Such a line still counts as activity.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -233,6 +242,16 @@ impl Progress {
         let (step, total, pace) = (self.step?, self.total?, self.secs_per_step?);
         Some(((total - step) * pace).max(0.0))
     }
+
+    /// The same at the speeds of the faster and the slower recent steps. `None`: they are alike, or
+    /// unknown.
+    pub fn secs_left_range(&self) -> Option<(f64, f64)> {
+        let (middle, pace) = (self.secs_left()?, self.secs_per_step?);
+        let (low, high) = (self.secs_per_step_low?, self.secs_per_step_high?);
+        let is_range = pace > 0.0 && low <= pace && pace <= high;
+        let is_wide = is_range && high - low >= pace * RANGE_MIN;
+        is_wide.then(|| (middle / pace * low, middle / pace * high))
+    }
 }
 
 #[cfg(test)]
@@ -341,6 +360,16 @@ mod tests {
         };
         assert_eq!(progress.fraction(), Some(0.25));
         assert_eq!(progress.secs_left(), Some(150.0));
+        assert_eq!(progress.secs_left_range(), None, "the spread is unknown");
+        let spread = |low: f64, high: f64| {
+            let (low, high) = (Some(low), Some(high));
+            let one =
+                Progress { secs_per_step_low: low, secs_per_step_high: high, ..progress.clone() };
+            one.secs_left_range()
+        };
+        assert_eq!(spread(1.6, 4.0), Some((120.0, 300.0)));
+        assert_eq!(spread(1.99, 2.01), None, "the steps are alike");
+        assert_eq!(spread(3.0, 4.0), None, "the median is not between them");
         assert_eq!(Progress::default().secs_left(), None);
     }
 }

@@ -304,7 +304,14 @@ mod tests {
         summary.heartbeat_seconds = Some(3.0);
         summary.last_checkpoint = Some(now);
         let next_end = crate::app::overview::job_sentence::NextEnd { at: now, what: "ends" };
-        let row = JobRow { summary, sentence: String::new(), next_end: Some(next_end), eta: None };
+        let row = JobRow {
+            summary,
+            sentence: String::new(),
+            next_end: Some(next_end),
+            eta: None,
+            eta_from: None,
+            eta_to: None,
+        };
         let money = Money {
             more_at_most: Some(dollar),
             caps: Caps { usd_per_hour: Some(UsdPerHour::new(dollar)), usd_per_day: Some(dollar) },
