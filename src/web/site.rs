@@ -45,6 +45,8 @@ pub struct Site {
     pub prices: PriceMemory,
     pub pool_prices: PoolPrices,
     pub importance: ImportanceReader,
+    /// Held while a program has the clouds asked.
+    pub cloud_look: tokio::sync::Mutex<()>,
 }
 
 /// The newest overview, its age, and why there is no newer one.
@@ -112,6 +114,7 @@ impl Site {
             prices: PriceMemory::default(),
             pool_prices: PoolPrices::default(),
             importance: ImportanceReader::new(TuneEngine::new(None)),
+            cloud_look: tokio::sync::Mutex::default(),
         })
     }
 

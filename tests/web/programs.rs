@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::pages::Served;
 use crate::place::{Place, Words, signal, wait_until};
+use crate::six_jobs::{STRAY, SixJobs};
 use lamp_test_support::skipped;
 
 const WAITS: &str = "echo hello; while [ ! -e GO ]; do sleep 0.1; done";
@@ -52,6 +53,7 @@ fn programs_read_the_same_values_as_the_command_line_prints() {
         (log.text == "hello\n").then_some(())
     });
     assert_eq!(value(&page, "/api/v1/costs")["rows"][0]["job"], job.as_str());
+    assert_eq!(value(&page, "/api/v1/machines")["recorded"][0]["job"], job.as_str());
     assert_eq!(value(&page, &format!("/api/v1/jobs/{job}/explain"))["job"], job.as_str());
     for missing in ["jobs/none-222222", &format!("jobs/{job}/receipt"), "nothing"] {
         let answer = page.get(&format!("/api/v1/{missing}"));
@@ -68,6 +70,25 @@ fn programs_read_the_same_values_as_the_command_line_prints() {
     place.until(&job, "succeeded");
     let receipt = value(&page, &format!("/api/v1/jobs/{job}/receipt"));
     assert_eq!(receipt, place.receipt(&job));
+}
+
+/// Without credentials the machines of the clouds stay unknown, and the answer says so.
+#[test]
+fn machines_are_those_of_the_last_look_until_a_new_one_is_asked() {
+    let six = SixJobs::new();
+    let page = Served::by(&six.place, six.command(&["web", "--port", "0"]));
+    let machines = |query: &str| value(&page, &format!("/api/v1/machines{query}"));
+    let kept = machines("");
+    assert_eq!(kept["look"]["machines"][0]["id"], STRAY, "{kept}");
+    let age = kept["look_age_secs"].as_u64().expect("an age");
+    assert!(age < 300, "the look is new: {kept}");
+    assert!(kept["recorded"].as_array().is_some_and(|all| all.len() >= 4), "{kept}");
+    let now = machines("?look=1");
+    assert!(now["look"]["at"].as_str() > kept["look"]["at"].as_str(), "{now}");
+    let unknown = now["look"]["unknown"].as_array().expect("a list");
+    assert!(!unknown.is_empty(), "AWS does not answer here: {now}");
+    assert_eq!(machines("?look=1")["look"]["at"], now["look"]["at"], "one look for both");
+    assert_eq!(page.get("/api/v1/machines?look=soon").status, StatusCode::BAD_REQUEST);
 }
 
 #[test]
@@ -130,7 +151,7 @@ fn openapi_document_has_each_address_and_no_open_reference() {
         assert!(schemas.contains_key(name), "{name} is described nowhere");
     }
     let paths = document["paths"].as_object().expect("paths");
-    assert_eq!(paths.len(), 12, "{:?}", paths.keys());
+    assert_eq!(paths.len(), 13, "{:?}", paths.keys());
     for (path, item) in paths {
         let answer = page.get(&path.replace("{job}", "none-222222"));
         let is_act = item.get("post").is_some();

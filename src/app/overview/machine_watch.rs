@@ -297,6 +297,26 @@ pub fn keep(workstation: &Workstation, look: &MachineLook, has_aws: bool) -> Clo
     look
 }
 
+/// A program that asks in a loop must not ask each region in each turn.
+const REPEATED_AFTER: Duration = Duration::from_secs(10);
+
+/// The clouds, asked now. A look of the last seconds is not repeated.
+///
+/// # Errors
+/// Fails when the state folder cannot be used, or the clouds are silent.
+pub async fn look_now(
+    store: &StoreHandle,
+    workstation: &Workstation,
+    now: Timestamp,
+) -> Result<CloudLook, Fault> {
+    let is_new =
+        |look: &CloudLook| look.has_aws && look.at <= now && elapsed(look.at, now) < REPEATED_AFTER;
+    match kept(workstation).filter(is_new) {
+        Some(look) => Ok(look),
+        None => ask(store, workstation, true, now).await,
+    }
+}
+
 async fn ask(
     store: &StoreHandle,
     workstation: &Workstation,

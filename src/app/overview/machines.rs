@@ -1,13 +1,15 @@
 //! The machines that the records name.
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 use super::overview::{JobRow, Overview};
 use crate::job::JobState;
 use crate::market::UsdPerHour;
 
-/// A machine of an unfinished job, by its records.
-#[derive(Clone, Debug, PartialEq)]
+/// A machine of an unfinished job, by its records. The field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct RecordedMachine {
     pub job: String,
     pub name: String,

@@ -6,7 +6,7 @@ use utoipa::openapi::{ContentBuilder, OpenApi as Document, Ref, ResponseBuilder}
 use utoipa::{Modify, OpenApi};
 
 use super::answer::{Problem, json};
-use super::{acts, reads};
+use super::{acts, machines, reads};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -24,6 +24,7 @@ use super::{acts, reads};
         reads::receipt,
         reads::log,
         reads::costs,
+        machines::machines,
         acts::stop,
         acts::cancel,
         acts::extend,

@@ -9,6 +9,7 @@
 mod acts;
 mod answer;
 mod document;
+mod machines;
 mod metrics;
 mod reads;
 mod router;

@@ -10,7 +10,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 
 use super::answer::problem;
-use super::{acts, document, metrics, reads};
+use super::{acts, document, machines, metrics, reads};
 use crate::web::site::Site;
 
 /// Longer reasons of the framework are cut off.
@@ -28,6 +28,7 @@ pub fn router() -> Router<Arc<Site>> {
         .route("/api/v1/jobs/{job}/receipt", get(reads::receipt))
         .route("/api/v1/jobs/{job}/log", get(reads::log))
         .route("/api/v1/costs", get(reads::costs))
+        .route("/api/v1/machines", get(machines::machines))
         .route("/api/v1/jobs/{job}/stop", post(acts::stop))
         .route("/api/v1/jobs/{job}/cancel", post(acts::cancel))
         .route("/api/v1/jobs/{job}/extend", post(acts::extend))
