@@ -2,19 +2,30 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use maud::{Markup, html};
+use serde::Deserialize;
 
+use super::costs::bars_part::bars_part;
 use super::layout::{Page, fault_box, fault_page};
 use super::site::Site;
+use crate::app::costs::day_bars::{BarParts, DayBars};
 use crate::app::costs::export;
 use crate::app::text::local_time;
 use crate::app::view::costs::{CostGroup, CostRow, CostSum, sums, total};
 use crate::market::Usd;
 
-pub async fn page(State(site): State<Arc<Site>>) -> Response {
+#[derive(Default, Deserialize)]
+pub struct CostsQuery {
+    /// The parts of each bar.
+    #[serde(default)]
+    parts: String,
+}
+
+pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<CostsQuery>) -> Response {
+    let by = BarParts::of_word(&asked.parts);
     let newest = site.overview().await;
     let body = match &newest.overview {
         None => html! { p { "The records could not be read yet, so the costs are unknown." } },
@@ -22,6 +33,7 @@ pub async fn page(State(site): State<Arc<Site>>) -> Response {
             let rows = site.costs.rows(&site.store, overview).await;
             html! {
                 (summary(&total(&rows), overview.at))
+                (bars_part(&DayBars::of(&rows, by), by))
                 @for group in groups(&rows) { (table(&group, &sums(&rows, &group))) }
             }
         }

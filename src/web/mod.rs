@@ -11,6 +11,7 @@
 mod act_page;
 mod api;
 mod assets;
+mod costs;
 mod costs_page;
 mod gpu_table;
 mod guard;

@@ -32,6 +32,12 @@ fn page_and_command_tell_the_same_costs() {
     {
         assert!(text.contains(word), "{word} in {text}");
     }
+    // A part has a letter and a pattern, and not a colour alone.
+    let by_job = page.get("/costs?parts=job").text;
+    for word in ["url(#part-0)", "<strong>A</strong>", "by job: ", "aria-current=\"true\">job<"] {
+        assert!(by_job.contains(word), "{word} in {by_job}");
+    }
+    assert!(text.contains("by use: "), "{text}");
     assert_eq!(page.get("/costs.csv").text, place.0.lamp(&["costs", "-o", "csv"]).out);
     let focus = page.get("/costs.focus.csv").text;
     assert_eq!(focus, place.0.lamp(&["costs", "--focus"]).out);

@@ -1,0 +1,3 @@
+//! Parts of the page of costs.
+
+pub mod bars_part;
