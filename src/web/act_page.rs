@@ -18,7 +18,8 @@ use super::site::Site;
 use crate::app::extend::More;
 use crate::app::job_act::{self, JobAct, LaterFace};
 use crate::app::session::SessionLine;
-use crate::app::{ExitCode, Fault, find_job};
+use crate::app::{ExitCode, Fault, find_job, record_errors};
+use crate::jobdir::JobDir;
 use crate::market::{Span, Usd};
 
 #[derive(Clone, Default, Deserialize)]
@@ -28,6 +29,9 @@ pub struct ActForm {
     /// The person has read the question of another owner's machine.
     #[serde(default)]
     confirmed: String,
+    /// The name of a job whose work is lost.
+    #[serde(default)]
+    name: String,
     #[serde(default)]
     time: String,
     #[serde(default)]
@@ -51,28 +55,46 @@ pub async fn ask(
     let Some(act) = JobAct::of_verb(&word) else { return unknown() };
     let foretold = async {
         let dir = find_job::find(&site.store, Some(&job)).await?;
-        job_act::foretell(&dir, act, &More::default(), site.clock.now()).await
+        let sentence = job_act::foretell(&dir, act, &More::default(), site.clock.now()).await?;
+        Ok(AskedAct { job: &job, name: name_of(&dir).await?, word: &word, act, sentence })
     };
     match foretold.await {
-        Ok(sentence) => question(&site, &job, &word, act, &sentence, &ActForm::default(), false),
+        Ok(asked) => question(&site, &asked, &ActForm::default(), false),
         Err(fault) => fault_page(&fault),
     }
 }
 
-fn question(
-    site: &Site,
-    job: &str,
-    word: &str,
+/// The question of an act.
+struct AskedAct<'a> {
+    job: &'a str,
+    name: String,
+    word: &'a str,
     act: JobAct,
-    sentence: &str,
-    sent: &ActForm,
-    is_confirmation: bool,
-) -> Response {
+    sentence: String,
+}
+
+/// The name that a person types. A run without a spec has its id only.
+async fn name_of(dir: &JobDir) -> Result<String, Fault> {
+    let spec = dir.spec().await.map_err(|error| record_errors::record_fault(&error))?;
+    Ok(spec.map_or_else(|| dir.job().to_string(), |spec| spec.spec.name))
+}
+
+fn question(site: &Site, asked: &AskedAct<'_>, sent: &ActForm, is_confirmation: bool) -> Response {
+    let AskedAct { job, name, word, act, sentence } = asked;
+    let act = *act;
+    let is_wrong = act == JobAct::Cancel && !sent.name.is_empty() && !is_name(&sent.name, name);
     let body = html! {
         section.need aria-label="What it does" { p { (in_code(&capital(sentence))) "." } }
+        @if is_wrong {
+            p.warn role="alert" { "This is not the name of the job. Nothing was changed." }
+        }
         form.act method="post" action=(format!("/job/{job}/act/{word}")) {
             input type="hidden" name="token" value=(site.form_token());
             @if is_confirmation { input type="hidden" name="confirmed" value="yes"; }
+            @if act == JobAct::Cancel {
+                label { span { "Type its name, " strong { (name) } ", to cancel it" }
+                    input name="name" value=(sent.name) required autocomplete="off"; }
+            }
             @if act == JobAct::Extend {
                 label { "More time, like 2h " input name="time" value=(sent.time) autocomplete="off"; }
                 label { "More dollars on its budget, like 5 " input name="budget" value=(sent.budget) inputmode="decimal" autocomplete="off"; }
@@ -85,6 +107,11 @@ fn question(
         }
     };
     Page::new(title(act)).show(html! { p { (job) } (body) }, html! {}).into_response()
+}
+
+/// Blanks at the ends are no part of a name.
+fn is_name(typed: &str, name: &str) -> bool {
+    typed.trim() == name.trim()
 }
 
 fn capital(sentence: &str) -> String {
@@ -106,6 +133,25 @@ pub async fn act(
         Ok(more) => more,
         Err(fault) => return fault_page(&fault),
     };
+    // A cancel loses work, so a press alone does not do it.
+    let named = async {
+        let dir = find_job::find(&site.store, Some(&job)).await?;
+        let name = name_of(&dir).await?;
+        if act != JobAct::Cancel || is_name(&sent.name, &name) {
+            return Ok((name, None));
+        }
+        let foretold = job_act::foretell(&dir, act, &More::default(), site.clock.now()).await?;
+        Ok((name, Some(foretold)))
+    };
+    let asked = |name, sentence| AskedAct { job: &job, name, word: &word, act, sentence };
+    let name = match named.await {
+        Ok((name, None)) => name,
+        Ok((name, Some(sentence))) => {
+            let again = question(&site, &asked(name, sentence), &sent, false);
+            return (StatusCode::BAD_REQUEST, again).into_response();
+        }
+        Err(fault) => return fault_page(&fault),
+    };
     let face = Arc::new(LaterFace::new(sent.confirmed == "yes"));
     let done =
         job_act::carry_out(site.act_place(), Arc::clone(&face), job.clone(), act, more).await;
@@ -114,7 +160,7 @@ pub async fn act(
         (Ok(_), _) => {
             Page::new("It is recorded").show(recorded(&job, &face.said()), html! {}).into_response()
         }
-        (Err(_), Some(asked)) => question(&site, &job, &word, act, &asked, &sent, true),
+        (Err(_), Some(said)) => question(&site, &asked(name, said), &sent, true),
         (Err(fault), None) => fault_page(&fault),
     }
 }

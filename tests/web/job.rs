@@ -98,6 +98,19 @@ fn acts_say_what_they_do_and_need_the_form() {
         assert_eq!(refused.status, StatusCode::FORBIDDEN);
     }
     assert_eq!(requests(), 0);
+    let cancel = format!("/job/{job}/act/cancel");
+    for name in ["", "train"] {
+        let mut form = form_of(&page, &cancel);
+        form.push(("name".to_owned(), name.to_owned()));
+        let refused = page.post(&cancel, &form);
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{name}");
+        assert!(
+            refused.text.contains("Type its name, <strong>trains</strong>"),
+            "{}",
+            refused.text
+        );
+    }
+    assert_eq!(requests(), 0, "another name cancels nothing");
     let extend = format!("/job/{job}/act/extend");
     let said = page.get(&extend).text;
     assert!(said.contains("the machine costs $2.00/h: at most $2.00 for 1h more"), "{said}");
@@ -118,4 +131,12 @@ fn acts_say_what_they_do_and_need_the_form() {
     place.until(&job, "stopped");
     assert_eq!(requests(), 2);
     assert_eq!(page.get(&stop).status, StatusCode::CONFLICT, "it has ended");
+    let second = run(&place, "trains");
+    place.until(&second, "running");
+    let cancel = format!("/job/{second}/act/cancel");
+    let mut form = form_of(&page, &cancel);
+    form.push(("name".to_owned(), "trains".to_owned()));
+    let cancelled = page.post(&cancel, &form);
+    assert_eq!(cancelled.status, StatusCode::OK, "{}", cancelled.text);
+    place.until(&second, "cancelled");
 }
