@@ -82,7 +82,7 @@ fn end(text: &str) -> Markup {
     if text.is_empty() {
         return html! { p.muted { "The log is empty." } };
     }
-    html! { pre.log tabindex="0" aria-label="The end of the log" { (readable(text)) } }
+    html! { pre.log data-tail tabindex="0" aria-label="The end of the log" { (readable(text)) } }
 }
 
 fn found(text: &str, find: &str) -> Markup {

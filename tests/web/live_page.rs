@@ -119,6 +119,33 @@ fn open_job_page_gets_its_plots_and_follows_the_next_attempt() {
 }
 
 #[test]
+fn log_stays_in_view_and_counts_the_lines_below() {
+    let script = "seq 300; while [ ! -e GO.more ]; do sleep 0.1; done; seq 301 305
+        while [ ! -e GO ]; do sleep 0.1; done";
+    let place = Place::new(script);
+    let job = run(&place, "prints", "job.sh");
+    let page = Served::of(&place);
+    let Some(mut browser) = Browser::of(&place, &page) else { return };
+    place.until(&job, "running");
+    browser.open(&format!("{}/job/{job}", page.root));
+    let log = "document.querySelector('pre.log')";
+    browser.until("its log is there", &format!("{log}?.textContent.includes('300') ?? false"));
+    browser.value(&format!("({log}.scrollTop = 200, 1)"));
+    place.0.write("go.more", "");
+    let below = "document.getElementById('below')";
+    browser.until(
+        "the new lines are counted",
+        &format!("{below}?.innerText.includes('5 new lines below') ?? false"),
+    );
+    let seen = browser.value(&format!("[{log}.scrollTop, {log}.textContent.includes('305')]"));
+    assert_eq!(seen, json!([200, true]), "nothing jumps, and the lines are there");
+    browser.press("5 new lines below");
+    browser.until("the end is in view", &format!("isAtEnd({log}) && {below} === null"));
+    place.0.write("go", "");
+    place.until(&job, "succeeded");
+}
+
+#[test]
 fn stop_button_asks_first_and_then_ends_the_job() {
     let place = Place::new("while :; do sleep 0.1; done");
     let job = run(&place, "trains", "job.sh");

@@ -30,7 +30,7 @@ if (live && live.dataset.from) {
     if (!paused.hidden) return;
     const kept = [...live.querySelectorAll("[data-keep]")];
     const log = live.querySelector(".log");
-    const scroll = log && { top: log.scrollTop, end: log.scrollTop + log.clientHeight >= log.scrollHeight - 4 };
+    const scroll = log && { top: log.scrollTop, end: isAtEnd(log), text: log.textContent };
     live.innerHTML = event.data;
     for (const part of kept) {
       const fresh = document.getElementById(part.id);
@@ -38,7 +38,7 @@ if (live && live.dataset.from) {
       if (fresh && fresh.dataset.from !== part.dataset.from) { plots = fresh; draw(); } else fresh?.replaceWith(part);
     }
     const newLog = live.querySelector(".log");
-    if (newLog && scroll) newLog.scrollTop = scroll.end ? newLog.scrollHeight : scroll.top;
+    if (newLog && scroll) follow(newLog, scroll);
     if (newLog && readsLog) newLog.focus({ preventScroll: true });
     if (name) live.querySelector(`a.name[href="${CSS.escape(name)}"]`)?.focus({ preventScroll: true });
   };
@@ -47,6 +47,45 @@ if (live && live.dataset.from) {
     stale.hidden = false;
   };
   window.addEventListener("pagehide", () => source.close());
+}
+
+// A person who reads above the end keeps the lines in view, and is told how many came below.
+function isAtEnd(log) { return log.scrollTop + log.clientHeight >= log.scrollHeight - 4; }
+let below = 0;
+const LINES_KEPT = 5000;
+function follow(log, before) {
+  if (before.end || !("tail" in log.dataset)) {
+    below = 0;
+    log.scrollTop = before.end ? log.scrollHeight : before.top;
+    return;
+  }
+  const old = before.text.split("\n");
+  const fresh = log.textContent.split("\n");
+  // The last line may go on, so the lines before it say where the new ones begin.
+  const known = old.slice(-6, -2);
+  if (known.length < 4) { log.scrollTop = before.top; return; }
+  let from = fresh.length;
+  while (from > 0 && !known.every((line, at) => fresh[from - known.length + at] === line)) from -= 1;
+  const added = fresh.slice(from);
+  // The last two old lines come again with the new ones.
+  below += from > 0 ? Math.max(added.length - 2, 0) : fresh.length;
+  if (from > 0) log.textContent = [...old.slice(0, -2), ...added].slice(-LINES_KEPT).join("\n");
+  log.scrollTop = before.top;
+  tellBelow(log);
+}
+function tellBelow(log) {
+  if (!below) return;
+  const said = document.createElement("p");
+  said.id = "below";
+  said.setAttribute("role", "status");
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = `${below} new ${below === 1 ? "line" : "lines"} below`;
+  said.append(button);
+  log.after(said);
+  const end = () => { below = 0; said.remove(); };
+  button.addEventListener("click", () => { log.scrollTop = log.scrollHeight; log.focus({ preventScroll: true }); end(); });
+  log.addEventListener("scroll", () => { if (isAtEnd(log)) end(); });
 }
 
 const firstLog = document.querySelector(".log");
