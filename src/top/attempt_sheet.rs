@@ -87,7 +87,7 @@ fn startup(model: &TopModel, look: &OpenJob, sheet: &mut Sheet, width: usize) {
         return;
     };
     let so_far = if startup.is_complete { "" } else { " so far" };
-    let text = format!("From the plan to the first work: {}{so_far}", span(startup.secs));
+    let text = format!("Up to the first work: {}{so_far}", span(startup.secs));
     sheet.heading(&text, model.palette.quiet());
     phases(model, startup, sheet, width);
 }

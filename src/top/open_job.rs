@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::app::analysis::effective_load::EffectiveLoad;
 use crate::app::analysis::sample_cache::{AttemptPlot, SampleCache};
-use crate::app::analysis::startup_timeline::{StartupTimeline, startup_timelines};
+use crate::app::analysis::startup_timeline::{StartupFacts, StartupTimeline, startup_timelines};
 use crate::app::gang::gang_rows::with_ranks;
 use crate::app::log_tail::LogTail;
 use crate::app::overview::driven_here::seen_from_here;
@@ -78,7 +78,6 @@ impl OpenJob {
             Some(newest) => unless_damaged(dir.status(newest).await).map_err(fault)?,
             None => None,
         };
-        let working = status.as_ref().and_then(|status| status.working_since);
         let (bytes, _) = LogTail::last(&dir, attempt, LOG_LINES).await.map_err(fault)?;
         let text = String::from_utf8_lossy(&bytes);
         let log = text.split_terminator('\n').map(|line| newest_state(line).to_owned()).collect();
@@ -87,7 +86,7 @@ impl OpenJob {
             gang,
             job: job.to_owned(),
             at: now,
-            startups: startup_timelines(&explained.attempts, &[], working, now),
+            startups: startup_timelines(&StartupFacts::of(&explained, status.as_ref()), &[], now),
             summary,
             explained,
             attempt,

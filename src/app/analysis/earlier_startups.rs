@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::startup_timeline::{StartupTimeline, startup_timelines};
+use super::startup_timeline::{StartupFacts, StartupTimeline, startup_timelines};
 use crate::app::view::timeline;
 use crate::job::JobId;
 use crate::jobdir::{JobDir, JobDirError, jobs};
@@ -64,7 +64,11 @@ impl EarlierStartups {
         for (id, ended) in self.like(compared) {
             let read = || async {
                 let explained = timeline::of(&JobDir::new(Arc::clone(store), id), None).await?;
-                Ok::<_, JobDirError>(startup_timelines(&explained.attempts, &[], None, now))
+                Ok::<_, JobDirError>(startup_timelines(
+                    &StartupFacts::of(&explained, None),
+                    &[],
+                    now,
+                ))
             };
             let found = ended.startups.get_or_try_init(read).await;
             startups.extend(found.into_iter().flatten().cloned());

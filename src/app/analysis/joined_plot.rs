@@ -38,7 +38,7 @@ pub struct JoinedPlot {
 }
 
 impl JoinedPlot {
-    /// `parts`: oldest first. One whose clock is unknown has no place, unless it is alone.
+    /// `parts`: oldest first. One of several needs a clock, which gives its place.
     pub fn of(parts: &[PlotPart]) -> JoinedPlot {
         if let [only] = parts {
             let span =

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::app::analysis::earlier_startups::{ComparedJob, EarlierStartups};
 use crate::app::analysis::lost_money::{LostMoney, lost_money};
-use crate::app::analysis::startup_timeline::{StartupTimeline, startup_timelines};
+use crate::app::analysis::startup_timeline::{StartupFacts, StartupTimeline, startup_timelines};
 use crate::app::gang::gang_rows::with_ranks;
 use crate::app::overview::driven_here::seen_from_here;
 use crate::app::overview::gang_view::GangView;
@@ -75,7 +75,6 @@ impl JobLook {
             None => None,
         };
         let summary = summary.map(|summary| seen_from_here(source.workstation, &mut None, summary));
-        let working = status.as_ref().and_then(|status| status.working_since);
         let plan = explained.attempts.last().and_then(|attempt| attempt.plan.as_ref());
         let earlier = match spec.as_ref().zip(plan) {
             Some((spec, plan)) => {
@@ -93,7 +92,11 @@ impl JobLook {
         Ok(JobLook {
             gang,
             lost: lost_money(&explained.attempts, status.as_ref()),
-            startups: startup_timelines(&explained.attempts, &earlier, working, now),
+            startups: startup_timelines(
+                &StartupFacts::of(&explained, status.as_ref()),
+                &earlier,
+                now,
+            ),
             dir,
             summary,
             explained,

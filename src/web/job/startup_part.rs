@@ -26,7 +26,7 @@ pub fn startup_part(startups: &[StartupTimeline]) -> Markup {
                     }
                 }
                 p.muted {
-                    "From the plan to the first work. Each median covers earlier attempts: of this job, and of ended jobs with its name or on its machine type."
+                    "From the submit, or the end of the attempt before, to the first work. Each median covers earlier attempts: of this job, and of ended jobs with its name or on its machine type."
                 }
             }
         }
@@ -76,6 +76,8 @@ fn bar(one: &StartupTimeline, longest: f64) -> Markup {
 
 fn class(name: &str) -> &'static str {
     match name {
+        "plan" => "phase-plan",
+        "agent" => "phase-agent",
         "launch" | "launch and boot" => "phase-launch",
         "boot" => "phase-boot",
         "fetch" => "phase-fetch",
