@@ -1,5 +1,6 @@
 //! Prices: spot price history by zone and type, a bid, and how long the bid would have held.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::extract::{Query, State};
@@ -13,13 +14,14 @@ use super::layout::{Page, fault_box, fault_page, form_encoded};
 use super::plots::{HEIGHT, WIDTH};
 use super::site::Site;
 use crate::app::costs::export::cell;
+use crate::app::prices::pool_chance::{PoolChance, PoolKey, pool_chances};
 use crate::app::prices::pool_prices::MARKED_MAX;
 use crate::app::prices::price_row::{self, PriceRow};
 use crate::app::text::{counted, local_time};
 use crate::app::{ExitCode, Fault};
 use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{
-    CloudKind, GpuRequirement, PriceHistory, PriceRule, Span, Supply, Usd, UsdPerHour,
+    CloudKind, GpuRequirement, Market, PriceHistory, PriceRule, Span, Supply, Usd, UsdPerHour,
 };
 use crate::policy::purchase::bid::back;
 
@@ -43,6 +45,11 @@ pub struct PricesQuery {
     days: String,
     #[serde(default)]
     bid: String,
+    /// A CSV has only this zone and this type: the one of a plot.
+    #[serde(default)]
+    zone: String,
+    #[serde(default)]
+    pool: String,
 }
 
 /// A request that is understood.
@@ -59,6 +66,19 @@ struct PriceAnswer {
     supply: Arc<Supply>,
     from: Timestamp,
     at: Timestamp,
+    chances: BTreeMap<PoolKey, PoolChance>,
+    jobs: Vec<PricedJob>,
+}
+
+/// A job under way, and the pool that it runs in.
+#[derive(Clone)]
+struct PricedJob {
+    job: String,
+    name: String,
+    instance_type: String,
+    zone: String,
+    market: Market,
+    hourly: Option<UsdPerHour>,
 }
 
 impl PricesQuery {
@@ -144,11 +164,16 @@ impl PricesQuery {
 }
 
 pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<PricesQuery>) -> Response {
-    let answer = if asked.is_empty() { None } else { Some(answer(&site, &asked).await) };
+    let jobs = priced_jobs(&site).await;
+    let answer =
+        if asked.is_empty() { None } else { Some(answer(&site, &asked, jobs.clone()).await) };
     let body = html! {
         (form(&asked))
         @match &answer {
-            None => p { "Name a GPU or a machine type. EC2 is then asked for the prices." },
+            None => {
+                p { "Name a GPU or a machine type. EC2 is then asked for the prices." }
+                (types_of_jobs(&jobs))
+            },
             Some(Err(fault)) => {
                 (fault_box(fault))
                 p { "The prices are not known. " code { "lamp doctor" } " says what keeps AWS from answering, and "
@@ -178,7 +203,41 @@ fn form(asked: &PricesQuery) -> Markup {
     }
 }
 
-async fn answer(site: &Site, asked: &PricesQuery) -> Result<PriceAnswer, Fault> {
+/// The machines of EC2 that jobs run on now.
+async fn priced_jobs(site: &Arc<Site>) -> Vec<PricedJob> {
+    let Some(overview) = site.overview().await.overview else { return Vec::new() };
+    let open = overview.machine_rows.iter().map(|row| &row.summary);
+    let priced = open.filter(|summary| !summary.state.is_final()).filter_map(|summary| {
+        let machine = summary.machine.as_ref()?;
+        machine.region.as_ref()?;
+        Some(PricedJob {
+            job: summary.job.clone(),
+            name: summary.name.clone(),
+            instance_type: machine.instance_type.clone(),
+            zone: machine.zone.clone(),
+            market: machine.market,
+            hourly: summary.usd_per_hour,
+        })
+    });
+    priced.collect()
+}
+
+fn types_of_jobs(jobs: &[PricedJob]) -> Markup {
+    let types: BTreeSet<&str> = jobs.iter().map(|job| job.instance_type.as_str()).collect();
+    html! {
+        @if !types.is_empty() {
+            p { "Types of your jobs:"
+                @for name in types { " " a href=(format!("/prices?type={}", form_encoded(name))) { (name) } }
+            }
+        }
+    }
+}
+
+async fn answer(
+    site: &Site,
+    asked: &PricesQuery,
+    jobs: Vec<PricedJob>,
+) -> Result<PriceAnswer, Fault> {
     let wanted = asked.wanted()?;
     let now = site.clock.now();
     let asked = window(wanted.days.max(DAYS));
@@ -193,7 +252,8 @@ async fn answer(site: &Site, asked: &PricesQuery) -> Result<PriceAnswer, Fault> 
         return Err(Fault::new(ExitCode::NOT_FOUND, format!("EC2 sells nothing that fits{why}"))
             .hint("`lamp prices` without a word shows every GPU machine"));
     }
-    Ok(PriceAnswer { wanted, rows, supply, from, at })
+    let chances = pool_chances(&site.store, &rows, now).await;
+    Ok(PriceAnswer { wanted, rows, supply, from, at, chances, jobs })
 }
 
 fn window(days: u32) -> Span {
@@ -204,6 +264,15 @@ impl PriceAnswer {
     fn history(&self, row: &PriceRow) -> Option<PriceHistory> {
         let found = self.supply.histories.iter().find(|history| row.is_of(history));
         found.map(|history| history.since(self.from))
+    }
+
+    fn chance(&self, row: &PriceRow) -> Option<&PoolChance> {
+        self.chances.get(&(row.zone.to_string(), row.instance_type.clone()))
+    }
+
+    fn jobs_in(&self, row: &PriceRow) -> impl Iterator<Item = &PricedJob> {
+        let (zone, kind) = (row.zone.to_string(), row.instance_type.clone());
+        self.jobs.iter().filter(move |job| job.zone == zone && job.instance_type == kind)
     }
 }
 
@@ -228,7 +297,7 @@ fn shown(asked: &PricesQuery, answer: &PriceAnswer) -> Markup {
         section aria-labelledby="history" {
             h2 #history { "Spot prices of the last " (counted(u64::from(answer.wanted.days), "day")) }
             @if drawn.is_empty() { p { "EC2 tells no spot price of these." } }
-            @for (row, history) in &drawn { (drawing(row, history, answer)) }
+            @for (row, history) in &drawn { (drawing(row, history, asked, answer)) }
             p.muted { "The line across is " (named) ". Each mark below is a change of price. Up to " (DRAWN_MAX) " of the cheapest are drawn. "
                 a href=(format!("/prices.csv?{}", asked.address())) { "All changes as CSV" } }
         }
@@ -237,24 +306,26 @@ fn shown(asked: &PricesQuery, answer: &PriceAnswer) -> Markup {
             div.wide tabindex="0" role="group" aria-labelledby="pools" {
                 table {
                     thead { tr {
-                        @for heading in ["Type", "Zone", "GPUs", "On demand", "Spot", "Bid", "Would have held", "Times exceeded"] {
+                        @for heading in ["Type", "Zone", "GPUs", "On demand", "Spot", "Bid", "Would have held", "Times exceeded", "Chance to get one", "Jobs here"] {
                             th scope="col" { (heading) }
                         }
                     } }
-                    tbody { @for row in &answer.rows { (table_row(row)) } }
+                    tbody { @for row in &answer.rows { (table_row(row, answer)) } }
                 }
             }
-            p.muted { "Asked " (local_time(answer.at)) ". A bid that held is no promise: EC2 also interrupts for lack of capacity." }
+            p.muted { "Asked " (local_time(answer.at)) ". A bid that held is no promise: EC2 also interrupts for lack of capacity. The chance is what your earlier jobs have seen of a pool." }
             @for note in &answer.supply.notes { p.muted { (note) } }
             p.muted { "The same: " code { (asked.command()) } }
         }
     }
 }
 
-fn table_row(row: &PriceRow) -> Markup {
+fn table_row(row: &PriceRow, answer: &PriceAnswer) -> Markup {
+    let chance = answer.chance(row).map(PoolChance::text);
+    let mine = answer.jobs_in(row).next().is_some();
     html! {
-        tr {
-            td { (row.instance_type) }
+        tr.mine[mine] {
+            td { @if mine { strong { (row.instance_type) } } @else { (row.instance_type) } }
             td { (row.zone) }
             td { (row.gpu_text()) }
             td.number { (dollars(row.on_demand)) }
@@ -262,12 +333,67 @@ fn table_row(row: &PriceRow) -> Markup {
             td.number { (dollars(row.bid)) }
             td.number { (held(row)) }
             td.number { (row.crossings.map_or_else(|| "unknown".to_owned(), |times| times.to_string())) }
+            td { (chance.unwrap_or_else(|| "not known".to_owned())) }
+            td { (jobs_here(row, answer)) }
+        }
+    }
+}
+
+/// `llama-ft (spot, $0.98/h)`
+fn jobs_here(row: &PriceRow, answer: &PriceAnswer) -> Markup {
+    html! {
+        @for job in answer.jobs_in(row) {
+            span.phase {
+                a href=(format!("/job/{}", job.job)) { (job.name) } " (" (job.market)
+                @if let Some(hourly) = job.hourly { ", " (hourly) } ")"
+            } " "
+        }
+    }
+}
+
+/// The changes of one plot as a table, with the CSV and the command of the same.
+fn changes(row: &PriceRow, history: &PriceHistory, asked: &PricesQuery, from: Timestamp) -> Markup {
+    let pool = format!(
+        "zone={}&pool={}",
+        form_encoded(row.zone.as_str()),
+        form_encoded(&row.instance_type)
+    );
+    let command = format!(
+        "lamp prices --type {} --region {} --zone {} --days {} --history -o csv",
+        row.instance_type,
+        row.region,
+        row.zone,
+        asked.days()
+    );
+    html! {
+        details {
+            summary { "Table of its changes" }
+            div.wide tabindex="0" role="group" aria-label=(format!("changes of {} in {}", row.instance_type, row.zone)) {
+                table {
+                    thead { tr { th scope="col" { "Time" } th scope="col" { "Price" } th scope="col" { "Before" } } }
+                    tbody {
+                        @for (before, point) in history.changes(from).take(MARKED_MAX) {
+                            tr {
+                                td { (local_time(point.at)) }
+                                td.number { (dollars(Some(point.price))) }
+                                td.number { (dollars(Some(before))) }
+                            }
+                        }
+                    }
+                }
+            }
+            p.muted { a href=(format!("/prices.csv?{}&{pool}", asked.address())) { "CSV" } ". The same: " code { (command) } }
         }
     }
 }
 
 /// A price holds until the next one: the line has steps.
-fn drawing(row: &PriceRow, history: &PriceHistory, answer: &PriceAnswer) -> Markup {
+fn drawing(
+    row: &PriceRow,
+    history: &PriceHistory,
+    asked: &PricesQuery,
+    answer: &PriceAnswer,
+) -> Markup {
     let usd = |price: UsdPerHour| price.per_hour().dollars();
     let points = history.points();
     let bid = row.bid.map(usd);
@@ -293,7 +419,10 @@ fn drawing(row: &PriceRow, history: &PriceHistory, answer: &PriceAnswer) -> Mark
     );
     html! {
         figure.plot {
-            figcaption { (label) }
+            figcaption {
+                (label)
+                @if answer.jobs_in(row).next().is_some() { strong { "Here: " (jobs_here(row, answer)) } }
+            }
             div.canvas {
                 svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(label) {
                     @if let Some(bid) = bid {
@@ -308,17 +437,22 @@ fn drawing(row: &PriceRow, history: &PriceHistory, answer: &PriceAnswer) -> Mark
                     }
                 }
             }
+            (changes(row, history, asked, answer.from))
         }
     }
 }
 
 pub async fn csv(State(site): State<Arc<Site>>, Query(asked): Query<PricesQuery>) -> Response {
-    let answer = match answer(&site, &asked).await {
+    let answer = match answer(&site, &asked, Vec::new()).await {
         Ok(answer) => answer,
         Err(fault) => return fault_page(&fault),
     };
     let mut text = "instance_type,region,zone,at,price\n".to_owned();
-    for history in answer.rows.iter().filter_map(|row| answer.history(row)) {
+    let is_wanted = |row: &&PriceRow| {
+        (asked.zone.is_empty() || row.zone.as_str() == asked.zone)
+            && (asked.pool.is_empty() || row.instance_type == asked.pool)
+    };
+    for history in answer.rows.iter().filter(is_wanted).filter_map(|row| answer.history(row)) {
         for point in history.points() {
             text.push_str(&format!(
                 "{},{},{},{},{}\n",

@@ -66,6 +66,46 @@ fn open_page_shows_machines_of_all_regions_without_a_job() {
     assert!(!text.contains("These places did not answer"), "{text}");
 }
 
+#[test]
+fn prices_have_their_changes_the_chance_and_the_jobs_there() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let minutes = SignedDuration::from_mins;
+    ec2.spot_prices("g5.xlarge", "us-east-1a", &[(minutes(300), 0.44), (minutes(40), 0.452)]);
+    let six = SixJobs::new();
+    six.on_spot(ON_SPOT);
+    let spells = serde_json::json!({ "there": { "ended": 0.0, "expected": 0.0 },
+        "gone": { "ended": 0.0, "expected": 0.0 }, "now": { "there": true, "age_hours": 2.0 } });
+    let memory = serde_json::json!({ "format": 1, "zone": "us-east-1a", "instance_type": "g5.xlarge",
+        "looked": Timestamp::now(), "spells": spells, "starts": ["4m"], "learned": null });
+    let record = "home/.local/state/lamplighter/market/us-east-1a/g5.xlarge.json";
+    six.place.0.write(record, memory.to_string());
+    let mut command = six.command(&["web", "--port", "0"]);
+    command.envs(ec2.env()).env("LAMP_OWNER", OWNER);
+    let page = Served::by(&six.place, command);
+    assert!(page.get("/prices").text.contains("/prices?type=g5.xlarge"), "the types of its jobs");
+    let text = page.get("/prices?type=g5.xlarge&region=us-east-1").text;
+    let same = "lamp prices --type g5.xlarge --region us-east-1 --zone us-east-1a --days 14 --history -o csv";
+    for word in [
+        "Table of its changes",
+        "$0.4520",
+        same,
+        "100 %, lasts about",
+        "seen ",
+        "tr class=\"mine\"",
+    ] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    assert!(text.contains(&format!("/job/{ON_SPOT}")), "{text}");
+    let csv =
+        |query: &str| page.get(&format!("/prices.csv?type=g5.xlarge&region=us-east-1{query}")).text;
+    let own = csv("&zone=us-east-1a&pool=g5.xlarge");
+    assert!(
+        own.lines().count() > 1 && own.lines().skip(1).all(|row| row.contains("us-east-1a")),
+        "{own}"
+    );
+    assert_eq!(csv("&zone=us-east-1z").lines().count(), 1, "the heading alone");
+}
+
 /// A spot job, whose price has changed twice since it began, and once before.
 const ON_SPOT: &str = "llama-ft-7f3k2q";
 
