@@ -43,8 +43,11 @@ pub struct Rates {
     pub checkpoint_marks: Reading<f64>,
     /// Seconds since a user last typed; absent if no user is logged in.
     pub typing_secs: Reading<f64>,
-    /// The summed power limits of the counted GPUs. It and the next five are for people: no policy
+    /// The received part of `net_bytes_per_sec`. It and the next six are for people: no policy
     /// uses them, and records of older agents lack them.
+    #[serde(skip_serializing_if = "Reading::is_absent")]
+    pub net_received_bytes_per_sec: Reading<f64>,
+    /// The summed power limits of the counted GPUs.
     #[serde(skip_serializing_if = "Reading::is_absent")]
     pub gpu_power_limit_watts: Reading<f64>,
     /// The temperature of the hottest counted GPU.
@@ -90,6 +93,7 @@ impl Default for Rates {
             step: None,
             checkpoint_marks: Reading::Absent,
             typing_secs: Reading::Absent,
+            net_received_bytes_per_sec: Reading::Absent,
             gpu_power_limit_watts: Reading::Absent,
             gpu_temperature_celsius: Reading::Absent,
             gpu_clock_mhz: Reading::Absent,
@@ -140,6 +144,12 @@ pub fn rates(began: &Sample, previous: &Sample, now: &Sample, selection: &GpuSel
             Reading::Known(None) | Reading::Absent => Reading::Absent,
             Reading::Unknown(why) => Reading::Unknown(why.clone()),
         },
+        net_received_bytes_per_sec: per_sec(
+            difference(&previous.network, &now.network, |then, now| {
+                now.read_bytes.saturating_sub(then.read_bytes) as f64
+            }),
+            interval,
+        ),
         gpu_power_limit_watts: total(&gpus, |gpu| gpu.power_limit_watts.clone()),
         gpu_temperature_celsius: busiest(&gpus, |gpu| &gpu.temperature_celsius),
         gpu_clock_mhz: slowest(&gpus),

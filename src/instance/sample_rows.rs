@@ -256,6 +256,7 @@ fn reading<'a>(rates: &'a mut Rates, name: &[u8]) -> Option<&'a mut Reading<f64>
         b"progress_marks" => &mut rates.progress_marks,
         b"checkpoint_marks" => &mut rates.checkpoint_marks,
         b"typing_secs" => &mut rates.typing_secs,
+        b"net_received_bytes_per_sec" => &mut rates.net_received_bytes_per_sec,
         b"gpu_power_limit_watts" => &mut rates.gpu_power_limit_watts,
         b"gpu_temperature_celsius" => &mut rates.gpu_temperature_celsius,
         b"gpu_clock_mhz" => &mut rates.gpu_clock_mhz,

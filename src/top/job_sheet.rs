@@ -140,6 +140,8 @@ fn title(name: &str) -> &'static str {
         "machine_cpu_percent" => "CPU, machine",
         "disk_bytes_per_sec" => "Disk",
         "net_bytes_per_sec" => "Network",
+        "net_received_bytes_per_sec" => "Network, in",
+        "net_sent_bytes_per_sec" => "Network, out",
         _ => "Other",
     }
 }

@@ -114,7 +114,8 @@ impl Mark {
 struct PlotsAnswer<'a> {
     #[serde(flatten)]
     plots: &'a Plots,
-    captions: Vec<String>,
+    /// `None`: this series has no plot.
+    captions: Vec<Option<String>>,
     words: String,
 }
 
@@ -122,7 +123,12 @@ impl Plots {
     fn to_answer(&self) -> PlotsAnswer<'_> {
         PlotsAnswer {
             plots: self,
-            captions: self.data.series.iter().map(last).collect(),
+            captions: self
+                .data
+                .series
+                .iter()
+                .map(|one| self.is_drawn(one).then(|| last(one)))
+                .collect(),
             words: self.words().into_string(),
         }
     }
@@ -171,13 +177,20 @@ impl Plots {
         })
     }
 
+    /// The sum of both directions is in the data only, if they have plots.
+    fn is_drawn(&self, series: &Series) -> bool {
+        let is_split =
+            || self.data.series.iter().any(|one| one.name == "net_received_bytes_per_sec");
+        series.name != "net_bytes_per_sec" || !is_split()
+    }
+
     pub fn draw(&self, job: &str) -> Markup {
         if self.data.series.is_empty() {
             return html! { p.muted { "There are no samples of this attempt yet." } };
         }
         html! {
             div #words { (self.words()) }
-            @for series in &self.data.series {
+            @for series in self.data.series.iter().filter(|one| self.is_drawn(one)) {
                 figure.plot data-series=(series.name) {
                     figcaption {
                         strong { (title(series.name)) } " "
@@ -192,6 +205,9 @@ impl Plots {
                 "Dashed lines are marks. The timeline below has their words."
                 @if self.marks.iter().any(|mark| mark.word == PRICE) {
                     " Ticks at the foot are changes of the spot price."
+                }
+                @if self.data.series.iter().any(|one| limit(one.name).is_some()) {
+                    " At the dotted line of the machine's memory, the kernel kills a program."
                 }
                 @if self.marks.iter().any(|mark| mark.word == ATTEMPT) {
                     " A solid line with a number is the begin of that attempt."
@@ -275,6 +291,11 @@ impl Plots {
                     }
                 }
                 @for line in lines(series, x) { polyline points=(line.trim_end()) {} }
+                @if let Some(limit) = limit(series.name) {
+                    line.limit x1="0" x2=(WIDTH) y1=(height(limit, top(series))) y2=(height(limit, top(series))) {
+                        title { (OUT_OF_MEMORY) }
+                    }
+                }
             }
         }
     }
@@ -319,15 +340,31 @@ fn bands_of(
 /// An agent sends its samples once a minute.
 const BATCH_SECS: f64 = 60.0;
 
+const OUT_OF_MEMORY: &str = "out of memory: the kernel kills a program here";
+
+/// The value of this series at which the kernel kills.
+fn limit(name: &str) -> Option<f64> {
+    (name == "machine_memory_percent").then_some(100.0)
+}
+
+/// The highest value of a drawing. A limit is always in view.
+fn top(series: &Series) -> f64 {
+    let least = limit(series.name).map_or(1e-9, |limit| limit * 1.05);
+    series.values.iter().flatten().copied().fold(least, f64::max)
+}
+
+fn height(value: f64, top: f64) -> String {
+    format!("{:.1}", HEIGHT - 1.0 - (value / top).clamp(0.0, 1.0) * (HEIGHT - 2.0))
+}
+
 /// One line for each stretch without a gap: an unknown value is not zero.
 pub fn lines(series: &Series, x: impl Fn(f64) -> String) -> Vec<String> {
-    let top = series.values.iter().flatten().copied().fold(1e-9_f64, f64::max);
+    let top = top(series);
     let mut lines: Vec<String> = vec![String::new()];
     for (secs, value) in series.t_secs.iter().zip(&series.values) {
         match (value, lines.last_mut()) {
             (Some(value), Some(line)) => {
-                let y = HEIGHT - 1.0 - (value / top).clamp(0.0, 1.0) * (HEIGHT - 2.0);
-                line.push_str(&format!("{},{y:.1} ", x(*secs)));
+                line.push_str(&format!("{},{} ", x(*secs), height(*value, top)));
             }
             _ => lines.push(String::new()),
         }
@@ -389,6 +426,8 @@ pub fn title(name: &str) -> &'static str {
         "machine_cpu_percent" => "Processor, whole machine",
         "disk_bytes_per_sec" => "Disk",
         "net_bytes_per_sec" => "Network",
+        "net_received_bytes_per_sec" => "Network, in",
+        "net_sent_bytes_per_sec" => "Network, out",
         _ => "Other",
     }
 }

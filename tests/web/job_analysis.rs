@@ -69,10 +69,20 @@ fn plot_bands_marks_and_idle_replay_come_from_stored_samples() {
         assert!(band["from_secs"].as_f64() < band["to_secs"].as_f64(), "{band}");
     }
     let names: Vec<Value> = list("series").iter().map(|series| series["name"].clone()).collect();
-    for name in ["machine_memory_percent", "disk_free_bytes"] {
+    let directions = ["net_received_bytes_per_sec", "net_sent_bytes_per_sec", "net_bytes_per_sec"];
+    for name in ["machine_memory_percent", "disk_free_bytes"].into_iter().chain(directions) {
         assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
     }
     let text = page.get(&format!("/job/{job}")).text;
+    assert!(text.contains("Network, in") && text.contains("Network, out"), "{text}");
+    assert!(
+        !text.contains("data-series=\"net_bytes_per_sec\""),
+        "both directions have a plot: {text}"
+    );
+    assert!(
+        text.contains("class=\"limit\"") && text.contains("out of memory: the kernel"),
+        "{text}"
+    );
     assert!(text.contains("class=\"band ") && text.contains("id=\"hatch\""), "{text}");
     let asked = |idle: &str| page.get(&format!("/job/{job}?idle={idle}")).text;
     let replayed = asked("10m");

@@ -56,7 +56,7 @@ const fn field(
     PlotField { name, unit, value }
 }
 
-pub(crate) const FIELDS: [PlotField; 14] = [
+pub(crate) const FIELDS: [PlotField; 16] = [
     field("gpu_percent", "%", |rates| known(&rates.gpu_percent)),
     field("gpu_power_percent", "% of the limit", power_percent),
     field("gpu_memory_percent", "%", |rates| known(&rates.gpu_memory_percent)),
@@ -71,7 +71,15 @@ pub(crate) const FIELDS: [PlotField; 14] = [
     field("disk_bytes_per_sec", "B/s", |rates| known(&rates.disk_bytes_per_sec)),
     field("disk_free_bytes", "B", |rates| known(&rates.disk_free_bytes)),
     field("net_bytes_per_sec", "B/s", |rates| known(&rates.net_bytes_per_sec)),
+    field("net_received_bytes_per_sec", "B/s", |rates| known(&rates.net_received_bytes_per_sec)),
+    field("net_sent_bytes_per_sec", "B/s", net_sent),
 ];
+
+fn net_sent(rates: &Rates) -> Option<f64> {
+    let (all, received) =
+        (known(&rates.net_bytes_per_sec)?, known(&rates.net_received_bytes_per_sec)?);
+    Some((all - received).max(0.0))
+}
 
 /// The power of the counted GPUs, as a share of what the driver lets them draw.
 fn power_percent(rates: &Rates) -> Option<f64> {

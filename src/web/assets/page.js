@@ -98,11 +98,14 @@ const marksOf = (facts) => (u) => {
   const { ctx, bbox } = u;
   ctx.save();
   for (const mark of facts.marks) {
-    const x = u.valToPos(facts.zero + mark.secs, "x", true);
+    let x = u.valToPos(facts.zero + mark.secs, "x", true);
+    const isBegin = mark.word === "attempt";
+    // The first sample comes a moment after the begin.
+    const span = isBegin && facts.attempts.find((one) => one.from_secs === mark.secs);
+    if (span && x < bbox.left && facts.zero + span.to_secs > u.scales.x.min) x = bbox.left;
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
     // A price changes often, so that its mark is a tick at the foot.
     const isPrice = mark.word === "price";
-    const isBegin = mark.word === "attempt";
     ctx.strokeStyle = colour(isPrice ? "--plot" : isBegin ? "--text" : "--warn");
     ctx.setLineDash(isPrice || isBegin ? [] : [4, 4]);
     ctx.beginPath();
@@ -115,6 +118,26 @@ const marksOf = (facts) => (u) => {
     ctx.fillStyle = colour("--text");
     ctx.fillText(mark.text.split(":")[0], x + 4 * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
   }
+  ctx.restore();
+};
+
+// The value at which the kernel kills a program.
+const limitOf = (limit) => (u) => {
+  if (limit === undefined) return;
+  const { ctx, bbox } = u;
+  const y = u.valToPos(limit, "y", true);
+  ctx.save();
+  ctx.strokeStyle = colour("--bad");
+  ctx.lineWidth = 2 * devicePixelRatio;
+  ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+  ctx.beginPath();
+  ctx.moveTo(bbox.left, y);
+  ctx.lineTo(bbox.left + bbox.width, y);
+  ctx.stroke();
+  ctx.font = `600 ${11 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.textAlign = "right";
+  ctx.fillStyle = colour("--bad");
+  ctx.fillText("out of memory", bbox.left + bbox.width - 4 * devicePixelRatio, y + 13 * devicePixelRatio);
   ctx.restore();
 };
 
@@ -176,13 +199,15 @@ async function draw(isFramed) {
   const data = await answer.json();
   // The page came before its plots, or before a part of them.
   const isDrawn = (series) => plots.querySelector(`[data-series="${series.name}"]`);
-  if (document.getElementById("reading") || !data.series.every(isDrawn)) {
+  // A series without a caption has no plot.
+  const wanted = data.series.filter((series, at) => data.captions[at] !== null);
+  if (document.getElementById("reading") || !wanted.every(isDrawn)) {
     if (isFramed !== true) { await frames(); await draw(true); }
     return;
   }
   const words = document.getElementById("words");
   if (words) words.innerHTML = data.words;
-  data.series.forEach((series, at) => { isDrawn(series).querySelector("figcaption .muted").textContent = data.captions[at]; });
+  data.series.forEach((series, at) => { if (data.captions[at] !== null) isDrawn(series).querySelector("figcaption .muted").textContent = data.captions[at]; });
   const zero = data.began ? Date.parse(data.began) / 1000 : 0;
   // The plots that are there read the newest facts.
   Object.assign(facts, { zero, marks: data.marks, bands: data.bands, attempts: data.attempts });
@@ -192,12 +217,13 @@ async function draw(isFramed) {
   }
   for (const series of data.series) {
     const canvas = plots.querySelector(`[data-series="${series.name}"] .canvas`);
-    if (canvas) show(canvas, series.unit, series.t_secs.map((secs) => zero + secs), [series]);
+    const limit = series.name === "machine_memory_percent" ? 100 : undefined;
+    if (canvas) show(canvas, series.unit, series.t_secs.map((secs) => zero + secs), [series], limit);
   }
 }
 
 // One line, or one for each GPU.
-function show(canvas, unit, times, lines) {
+function show(canvas, unit, times, lines, limit) {
   const points = [times, ...lines.map((line) => line.values)];
   if (canvas.plot && canvas.plot.series.length === points.length) { canvas.plot.setData(points); return; }
   if (canvas.plot) canvas.plot.destroy();
@@ -211,10 +237,10 @@ function show(canvas, unit, times, lines) {
   canvas.plot = new uPlot({
     width: canvas.clientWidth, height: 170,
     cursor: { sync: { key: "job" } },
-    scales: { x: { time: facts.zero > 0 }, y: { range: (u, low, high) => [0, Math.max(high * 1.05, 1)] } },
+    scales: { x: { time: facts.zero > 0 }, y: { range: (u, low, high) => [0, Math.max(Math.max(high, limit ?? 0) * 1.05, 1)] } },
     axes: axes(unit),
     series: [facts.zero > 0 ? { label: "time", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" } : { label: "seconds" }, ...lines.map(drawn)],
-    hooks: { drawClear: [bandsOf(facts)], draw: [marksOf(facts)], setCursor: [wordsAt(facts)] },
+    hooks: { drawClear: [bandsOf(facts)], draw: [marksOf(facts), limitOf(limit)], setCursor: [wordsAt(facts)] },
   }, points, canvas);
 }
 
@@ -245,7 +271,7 @@ function axes(unit) {
   const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
   const isBinary = unit === "B" || unit === "MiB";
   const upright = { ...axis, size: 76, values: (u, ticks) => ticks.map((tick) => measure(tick, unit.split(" of ")[0])) };
-  return [facts.zero > 0 ? { ...axis, values: timeTicks } : axis, isBinary ? { ...upright, incrs: TWOS } : upright];
+  return [facts.zero > 0 ? { ...axis, space: 72, values: timeTicks } : axis, isBinary ? { ...upright, incrs: TWOS } : upright];
 }
 
 if (plots && window.uPlot) {
