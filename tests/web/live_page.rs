@@ -203,6 +203,56 @@ fn pages_work_without_a_script_in_a_dark_and_narrow_window() {
     assert_eq!(drawn, true, "the drawings need no script");
 }
 
+/// The plots that a mouse over the first one shows, each with the time under its cursor.
+const CURSORS: &str = "[...document.querySelectorAll('#plots .canvas')].filter((one) => one.plot)
+    .map((one) => Math.round(one.plot.posToVal(one.plot.cursor.left, 'x')))";
+
+#[test]
+fn cursor_of_one_plot_shows_the_same_moment_in_all() {
+    let six = SixJobs::new();
+    let page = Served::by(&six.place, six.command(&["web", "--port", "0"]));
+    let Some(mut browser) = Browser::of(&six.place, &page) else { return };
+    browser.open(&format!("{}/job/llama-ft-7f3k2q", page.root));
+    browser.until("its plots are drawn", "document.querySelectorAll('#plots .uplot').length > 3");
+    let over = browser.value(
+        "(() => { const over = document.querySelector('#plots .u-over'); over.scrollIntoView({ block: 'center' });
+        const at = over.getBoundingClientRect(); return [at.x + at.width * 0.9, at.y + at.height / 2]; })()",
+    );
+    let mouse = json!({ "type": "mouseMoved", "x": over[0], "y": over[1] });
+    browser.call("Input.dispatchMouseEvent", mouse);
+    let moments = browser.value(CURSORS);
+    let moments: Vec<i64> =
+        moments.as_array().expect("a list").iter().filter_map(serde_json::Value::as_i64).collect();
+    assert!(moments.len() > 3, "{moments:?}");
+    // An hour is a few hundred pixels wide.
+    assert!(moments.iter().all(|at| *at > 0 && (at - moments[0]).abs() < 30), "{moments:?}");
+    let said = browser.value("document.getElementById('mark').textContent");
+    assert!(said.as_str().is_some_and(|said| said.starts_with("busy")), "{said}");
+}
+
+/// The longest line of text, in the width of its letters' size; 56 are about 110 letters.
+const LONGEST: &str = "Math.max(...[...document.querySelectorAll('main p:not(.legend, .acts, .presets), main .need li')]
+    .map((one) => one.getBoundingClientRect().width / parseFloat(getComputedStyle(one).fontSize)))";
+
+#[test]
+fn wide_window_has_no_sideways_scroll_and_readable_lines() {
+    let six = SixJobs::new();
+    let page = Served::by(&six.place, six.command(&["web", "--port", "0"]));
+    let Some(mut browser) = Browser::of(&six.place, &page) else { return };
+    let wide = json!({ "width": 2560, "height": 1300, "deviceScaleFactor": 1, "mobile": false });
+    browser.call("Emulation.setDeviceMetricsOverride", wide);
+    for path in ["/", "/machines", "/costs", "/prices", "/tunings", "/job/llama-ft-7f3k2q"] {
+        six.beat();
+        browser.open(&format!("{}{path}", page.root));
+        // A bar for the way down takes its part of the width.
+        let page = "document.documentElement";
+        let seen = browser.value(&format!("[innerWidth, {page}.scrollWidth - {page}.clientWidth]"));
+        assert_eq!(seen, json!([2560, 0]), "{path}");
+        let longest = browser.value(LONGEST).as_f64().unwrap_or_default();
+        assert!((1.0..=56.0).contains(&longest), "{path}: {longest}");
+    }
+}
+
 /// The sum of all that moved without a press of the person.
 const MOVED: &str = "(async () => {
     let sum = 0;
