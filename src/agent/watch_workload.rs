@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::instance::{GpuStatus, Marks, Rates, Reading, RestCpu, Sample, rates};
+use crate::instance::{GpuHealth, GpuStatus, Marks, Rates, Reading, RestCpu, Sample, rates};
 use crate::job::{GpuSelection, Spec};
 use crate::market::{GpuRequirement, Span};
 use crate::policy::{
@@ -218,6 +218,8 @@ impl WorkloadWatch {
         self.previous = Some(sample);
         if self.gpus_told.is_none_or(|told| mono.saturating_sub(told) >= GPUS_EVERY) {
             rates.gpus = self.gpu_status();
+            // The newest one is in the heartbeat, and it moves slowly.
+            rates.gpus.iter_mut().for_each(|gpu| gpu.health = GpuHealth::default());
             self.gpus_told = Some(mono);
         }
         self.account(&rates);

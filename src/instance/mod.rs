@@ -4,6 +4,7 @@
 //! rates. A failed reading is [`Reading::Unknown`], never zero. `adapters` read the numbers,
 //! `policy` judges them.
 
+mod gpu_health;
 mod notice;
 mod other_cpu;
 mod rates;
@@ -14,6 +15,7 @@ mod state;
 mod status;
 mod tags;
 
+pub use gpu_health::GpuHealth;
 pub use notice::{Notice, NoticeKind};
 pub use other_cpu::RestCpu;
 pub use rates::{Rates, rates};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Reading;
+use super::{GpuHealth, Reading};
 use crate::market::Cuda;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -70,6 +70,7 @@ pub struct GpuSample {
     pub ecc_uncorrected: Reading<u64>,
     /// Xid errors since the agent started, newest last.
     pub xids: Vec<u64>,
+    pub health: GpuHealth,
     /// The driver's message that this GPU is lost (off the bus, needs a reset). A GPU that fails
     /// one reading is not lost.
     pub lost: Option<String>,

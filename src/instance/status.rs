@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{GpuProcess, GpuSample, Notice};
+use super::{GpuHealth, GpuProcess, GpuSample, Notice};
 use crate::job::{AttemptPhase, CheckpointSummary, ExitStatus, MetricSeries, Progress, Reason};
 use crate::market::Span;
 
@@ -142,6 +142,9 @@ pub struct GpuStatus {
     /// The driver's message that this GPU is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
+    /// Its driver, replaced memory rows and PCIe.
+    #[serde(default, skip_serializing_if = "GpuHealth::is_unknown")]
+    pub health: GpuHealth,
     /// The processes that hold it, those of the workload first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<GpuProcess>,
@@ -170,6 +173,7 @@ impl GpuStatus {
             ecc_uncorrected: gpu.ecc_uncorrected.known().copied(),
             xids: gpu.xids[gpu.xids.len().saturating_sub(XIDS_MAX)..].to_vec(),
             lost: gpu.lost.clone(),
+            health: gpu.health.clone(),
             processes: gpu.processes.iter().take(PROCESSES_MAX).cloned().collect(),
         }
     }

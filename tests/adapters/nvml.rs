@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use lamplighter::adapters::host::sensors::{SensorOptions, SystemSensors, system_sensors};
-use lamplighter::instance::{GpuSample, Reading, Sample};
+use lamplighter::instance::{GpuHealth, GpuSample, Reading, Sample};
 use lamplighter::market::Cuda;
 use lamplighter::ports::{Scope, SensorFeed, Sensors};
 
@@ -483,4 +483,17 @@ async fn a_driver_that_hangs_hangs_alone() {
         }
     };
     assert!(sample.gpus.known().is_some());
+}
+
+#[test]
+fn health_is_what_the_driver_tells_and_unknown_else() {
+    let mut bench = Bench::playing("gpus 2\ngpu 0 remapped 3,1,1,0\ngpu 0 pcie-replays 4\n");
+    let [told, silent] = bench.gpus().try_into().expect("two GPUs");
+    let health = told.health;
+    assert_eq!(health.driver.as_deref(), Some("550.54.15"));
+    assert_eq!((health.rows_remapped, health.pcie_replays), (Some(4), Some(4)));
+    assert_eq!((health.remap_pending, health.remap_failed), (Some(true), Some(false)));
+    assert_eq!(health.pcie_received_bytes_per_sec, None, "the first reading has no rate");
+    let known = GpuHealth { driver: silent.health.driver.clone(), ..GpuHealth::default() };
+    assert_eq!(silent.health, known);
 }

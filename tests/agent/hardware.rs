@@ -1,6 +1,6 @@
 //! A whole agent on a machine whose GPU is lost.
 
-use lamplighter::instance::{GpuSample, Reading};
+use lamplighter::instance::{GpuHealth, GpuSample, Reading};
 use lamplighter::job::EndedBecause;
 use lamplighter::jobdir::EventDetail;
 use lamplighter::ports::Clock as _;
@@ -30,6 +30,7 @@ fn gpu(xids: &[u64], lost: bool) -> Reading<Vec<GpuSample>> {
         processes: Vec::new(),
         ecc_uncorrected: Reading::Absent,
         xids: xids.to_vec(),
+        health: GpuHealth::default(),
         lost: lost.then(|| "GPU is lost".into()),
     }])
 }

@@ -25,6 +25,12 @@ pub const SAMPLES_UTIL: c_uint = 1;
 pub const SAMPLES_MEMORY_UTIL: c_uint = 2;
 pub const VALUE_UNSIGNED_INT: c_uint = 1;
 pub const ECC_UNCORRECTED: c_uint = 1;
+pub const VALUE_UNSIGNED_LONG_LONG: c_uint = 3;
+pub const FIELD_PCIE_REPLAYS: c_uint = 94;
+pub const FIELD_REMAPPED: c_uint = 142;
+pub const FIELD_REMAP_FAILED: c_uint = 145;
+pub const FIELD_PCIE_SENT: c_uint = 197;
+pub const FIELD_PCIE_RECEIVED: c_uint = 198;
 pub const EVENT_XID: c_ulonglong = 8;
 
 #[repr(C)]
@@ -55,6 +61,18 @@ pub struct MemoryV2 {
     pub reserved: c_ulonglong,
     pub free: c_ulonglong,
     pub used: c_ulonglong,
+}
+
+#[repr(C)]
+pub struct FieldValue {
+    pub id: c_uint,
+    pub scope: c_uint,
+    pub timestamp: i64,
+    pub latency_micros: i64,
+    pub value_type: c_uint,
+    pub code: Return,
+    /// A union of eight bytes.
+    pub value: c_ulonglong,
 }
 
 #[repr(C)]

@@ -32,6 +32,9 @@
 //!   gpu 0 pids 12,34              compute processes; `pids file:/path` reads the numbers from there on every call
 //!   gpu 0 graphics 56             graphics processes
 //!   gpu 0 ecc 2                   uncorrected errors
+//!   gpu 0 remapped 3,1,0,0        memory rows: corrected, uncorrected, pending, failed
+//!   gpu 0 pcie-replays 4          packets sent again
+//!   gpu 0 pcie 2e6/1e6            bytes a second, received/sent
 //!   gpu 0 xid 79                  one Xid event, delivered once; each further line is one more
 //!   gpu 1 fault lost              or: reset-required, unknown; every call on this GPU answers so
 //!   gpu 1 unsupported util,power  also: samples (only the buffers), memory, temperature, processes, ecc, events
@@ -300,6 +303,29 @@ pub unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
     on_gpu(device, "ecc", |stage, at| {
         let count = if kind == ECC_UNCORRECTED { stage.script.gpus[at].ecc } else { 0 };
         unsafe { put(errors, count) }
+    })
+}
+
+/// Each field has an answer of its own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetFieldValues(
+    device: Device,
+    count: c_int,
+    values: *mut FieldValue,
+) -> Return {
+    on_gpu(device, "fields", |stage, at| {
+        if values.is_null() {
+            return INVALID_ARGUMENT;
+        }
+        let seconds = stage.seconds();
+        for place in 0..usize::try_from(count).unwrap_or_default() {
+            let field = unsafe { &mut *values.add(place) };
+            let found = stage.script.gpus[at].field(field.id, seconds);
+            field.value_type = VALUE_UNSIGNED_LONG_LONG;
+            field.code = if found.is_some() { SUCCESS } else { NOT_SUPPORTED };
+            field.value = found.unwrap_or_default();
+        }
+        SUCCESS
     })
 }
 

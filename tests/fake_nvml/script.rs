@@ -31,6 +31,11 @@ pub struct Gpu {
     pub compute: Pids,
     pub graphics: Pids,
     pub ecc: u64,
+    /// Corrected, uncorrected, pending, failed.
+    pub remapped: Option<[u64; 4]>,
+    pub pcie_replays: Option<u64>,
+    /// Bytes a second, received and sent.
+    pub pcie: Option<(f64, f64)>,
     pub xids: Vec<u64>,
     pub fault: Return,
     pub unsupported: Vec<String>,
@@ -75,6 +80,9 @@ impl Default for Gpu {
             compute: Pids::These(Vec::new()),
             graphics: Pids::These(Vec::new()),
             ecc: 0,
+            remapped: None,
+            pcie_replays: None,
+            pcie: None,
             xids: Vec::new(),
             fault: SUCCESS,
             unsupported: Vec::new(),
@@ -141,6 +149,16 @@ impl Gpu {
             "pids" => self.compute = Pids::parse(value)?,
             "graphics" => self.graphics = Pids::parse(value)?,
             "ecc" => self.ecc = value.parse().ok()?,
+            "remapped" => {
+                let numbers = value.split(',').map(|word| word.trim().parse().ok());
+                let numbers: Vec<u64> = numbers.collect::<Option<_>>()?;
+                self.remapped = Some(numbers.try_into().ok()?);
+            }
+            "pcie-replays" => self.pcie_replays = Some(value.parse().ok()?),
+            "pcie" => {
+                let (received, sent) = value.split_once('/')?;
+                self.pcie = Some((received.trim().parse().ok()?, sent.trim().parse().ok()?));
+            }
             "xid" => self.xids.push(value.parse().ok()?),
             "fault" => self.fault = code(value)?,
             "unsupported" => {
@@ -153,6 +171,19 @@ impl Gpu {
 
     pub fn refuses(&self, what: &str) -> bool {
         self.unsupported.iter().any(|word| word == what)
+    }
+
+    /// The value of a field of `nvmlDeviceGetFieldValues`. `None`: this GPU does not have it.
+    pub fn field(&self, id: u32, seconds: f64) -> Option<u64> {
+        match id {
+            FIELD_REMAPPED..=FIELD_REMAP_FAILED => {
+                Some(self.remapped?[(id - FIELD_REMAPPED) as usize])
+            }
+            FIELD_PCIE_REPLAYS => self.pcie_replays,
+            FIELD_PCIE_SENT => Some((self.pcie?.1 * seconds) as u64),
+            FIELD_PCIE_RECEIVED => Some((self.pcie?.0 * seconds) as u64),
+            _ => None,
+        }
     }
 
     pub fn memory_bytes(&self) -> (u64, u64) {

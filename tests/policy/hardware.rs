@@ -1,6 +1,6 @@
 //! What counts as a broken machine, and what as a workload that copes.
 
-use lamplighter::instance::{GpuSample, Rates, Reading};
+use lamplighter::instance::{GpuHealth, GpuSample, Rates, Reading};
 use lamplighter::job::GpuSelection;
 use lamplighter::policy::HardwareWatch;
 
@@ -23,6 +23,7 @@ fn gpu(index: u32, xids: &[u64], lost: bool) -> GpuSample {
         processes: Vec::new(),
         ecc_uncorrected: Reading::Absent,
         xids: xids.to_vec(),
+        health: GpuHealth::default(),
         lost: lost.then(|| "GPU is lost".into()),
     }
 }

@@ -100,7 +100,7 @@ fn each_gpu_has_a_row_a_line_and_its_processes() {
     let place = Place::new("while [ ! -e GO ]; do sleep 0.1; done");
     let gpus = FakeNvml::in_dir(&place.0.path());
     let all = "gpu * util 100\ngpu * power 150\ngpu * power-limit 300\ngpu * memory 15156/23028";
-    let each = "gpu 0 temperature 61\ngpu 1 temperature 84\ngpu 1 ecc 2";
+    let each = "gpu 0 temperature 61\ngpu 1 temperature 84\ngpu 1 ecc 2\ngpu 1 remapped 3,0,0,0";
     gpus.play(&format!("gpus 2\n{all}\n{each}\ngpu 0 pids {}\n", std::process::id()));
     let words =
         ["run", "-d", "-q", "--max-runtime", "1h", "--name", "trains", "--", "sh", "job.sh"];
@@ -114,7 +114,14 @@ fn each_gpu_has_a_row_a_line_and_its_processes() {
         let text = page.get(&path).text;
         text.contains("150 W, 50 % of 300 W").then_some(text)
     });
-    for words in ["84 °C", "14.8 GiB of 22.5 GiB", "2 uncorrected memory errors", "no errors"] {
+    for words in [
+        "84 °C",
+        "14.8 GiB of 22.5 GiB",
+        "2 uncorrected memory errors",
+        "no errors",
+        "3 memory rows replaced",
+        "Driver 550.54.15",
+    ] {
         assert!(text.contains(words), "{words} in {text}");
     }
     assert!(text.contains("Processes on GPU 0: ") && text.contains("not this job"), "{text}");

@@ -297,7 +297,7 @@ fn progress(status: &Status, hard_end: Option<Timestamp>) -> Vec<Metric> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instance::Marks;
+    use crate::instance::{GpuHealth, Marks};
 
     fn sample() -> Sample {
         let gpu = GpuSample {
@@ -318,6 +318,7 @@ mod tests {
             processes: Vec::new(),
             ecc_uncorrected: Reading::Absent,
             xids: vec![31, 79],
+            health: GpuHealth::default(),
             lost: None,
         };
         Sample {

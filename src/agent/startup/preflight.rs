@@ -116,7 +116,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::instance::Marks;
+    use crate::instance::{GpuHealth, Marks};
     use crate::job::{Command, LimitsSpec, MachineSpec, Severity};
 
     fn gpu(name: &str, mib: Reading<u64>) -> GpuSample {
@@ -138,6 +138,7 @@ mod tests {
             processes: Vec::new(),
             ecc_uncorrected: Reading::Absent,
             xids: Vec::new(),
+            health: GpuHealth::default(),
             lost: None,
         }
     }

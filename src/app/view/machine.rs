@@ -92,7 +92,37 @@ pub fn gpu_errors(gpu: &GpuStatus) -> Vec<String> {
     let xids = (!xids.is_empty()).then(|| format!("Xid {}", xids.join(", ")));
     let errors = gpu.ecc_uncorrected.filter(|errors| *errors > 0);
     let errors = errors.map(|errors| counted(errors, "uncorrected memory error"));
-    gpu.lost.clone().into_iter().chain(xids).chain(errors).collect()
+    let health = &gpu.health;
+    let pending = health.remap_pending == Some(true);
+    let pending = pending.then(|| "a memory row is replaced at the next reset".to_owned());
+    let failed = health.remap_failed == Some(true);
+    let failed = failed.then(|| "a memory row could not be replaced".to_owned());
+    let all = gpu.lost.clone().into_iter().chain(xids).chain(errors);
+    all.chain(failed).chain(pending).collect()
+}
+
+/// Counters that are no error by themselves: `3 memory rows replaced, 4 PCIe replays`
+pub fn gpu_counters_text(gpu: &GpuStatus) -> Option<String> {
+    let rows = gpu.health.rows_remapped.filter(|rows| *rows > 0);
+    let rows = rows.map(|rows| format!("{} replaced", counted(rows, "memory row")));
+    let replays = gpu.health.pcie_replays.filter(|replays| *replays > 0);
+    let replays = replays.map(|replays| counted(replays, "PCIe replay"));
+    let parts: Vec<String> = rows.into_iter().chain(replays).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// `in 1.2 GB/s, out 300 MB/s`
+pub fn gpu_pcie_text(gpu: &GpuStatus) -> String {
+    let health = &gpu.health;
+    match (health.pcie_received_bytes_per_sec, health.pcie_sent_bytes_per_sec) {
+        (None, None) => "unknown".to_owned(),
+        (received, sent) => {
+            let rate = |rate: Option<f64>| {
+                rate.map_or_else(|| "unknown".to_owned(), |rate| measure(rate, "B/s"))
+            };
+            format!("in {}, out {}", rate(received), rate(sent))
+        }
+    }
 }
 
 /// `93 W, 31 % of 300 W`

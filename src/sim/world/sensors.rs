@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::active_faults::WorldFault;
 use super::host::Host;
-use crate::instance::{GpuSample, IoCounters, Marks, Reading, Sample};
+use crate::instance::{GpuHealth, GpuSample, IoCounters, Marks, Reading, Sample};
 use crate::ports::{Scope, SensorFeed};
 use crate::sim::faults::planted_bugs::Bug;
 
@@ -61,6 +61,7 @@ impl SensorFeed for Senses {
             processes: Vec::new(),
             ecc_uncorrected: Reading::Known(0),
             xids: host.state().xids.clone(),
+            health: GpuHealth::default(),
             lost: None,
         };
         let gpus = match lost {

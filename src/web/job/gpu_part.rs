@@ -5,7 +5,9 @@ use maud::{Markup, html};
 use crate::app::analysis::gpu_history::{GpuHistory, GpuLine, GpuPlot};
 use crate::app::text::measure;
 use crate::app::view::job_summary::Summary;
-use crate::app::view::machine::{gpu_errors, gpu_memory_text, gpu_power_text};
+use crate::app::view::machine::{
+    gpu_counters_text, gpu_errors, gpu_memory_text, gpu_pcie_text, gpu_power_text,
+};
 use crate::instance::{GpuProcess, GpuStatus};
 use crate::market::Span;
 use crate::web::sparkline;
@@ -19,6 +21,8 @@ const COLOURS: u32 = 8;
 
 pub fn gpu_part(summary: &Summary, history: &GpuHistory) -> Markup {
     let heard = summary.heartbeat_seconds.filter(|_| !summary.state.is_final());
+    // Few drivers tell it, and a column of unknown values hides the next ones.
+    let has_pcie = summary.gpus.iter().any(|gpu| gpu.health.pcie_received_bytes_per_sec.is_some());
     html! {
         @if !summary.gpus.is_empty() {
             section aria-labelledby="gpus" {
@@ -26,13 +30,18 @@ pub fn gpu_part(summary: &Summary, history: &GpuHistory) -> Markup {
                 div.wide {
                     table {
                         thead { tr {
-                            @for heading in ["GPU", "Use", "Memory", "Power", "Clock", "Heat", "Last hour", "Health"] { th { (heading) } }
+                            @for heading in ["GPU", "Use", "Memory", "Power", "Clock", "Heat"] { th { (heading) } }
+                            @if has_pcie { th { "PCIe" } }
+                            th { "Last hour" } th { "Health" }
                         } }
-                        tbody { @for gpu in &summary.gpus { (row(gpu, history)) } }
+                        tbody { @for gpu in &summary.gpus { (row(gpu, history, has_pcie)) } }
                     }
                 }
                 @for gpu in summary.gpus.iter().filter(|gpu| !gpu.processes.is_empty()) {
                     p { "Processes on GPU " (gpu.index) ": " (processes(&gpu.processes)) }
+                }
+                @if let Some(driver) = summary.gpus.iter().find_map(|gpu| gpu.health.driver.as_ref()) {
+                    p { "Driver " (driver) }
                 }
                 @if let Some(secs) = heard {
                     p.muted { "As heard " (Span::from_secs(secs as u64)) " ago." }
@@ -42,7 +51,7 @@ pub fn gpu_part(summary: &Summary, history: &GpuHistory) -> Markup {
     }
 }
 
-fn row(gpu: &GpuStatus, history: &GpuHistory) -> Markup {
+fn row(gpu: &GpuStatus, history: &GpuHistory, has_pcie: bool) -> Markup {
     let unknown = || "unknown".to_owned();
     let known = |value: Option<f64>, unit| value.map_or_else(unknown, |v| measure(v, unit));
     let recent = history.recent.iter().find(|line| line.gpu == gpu.index);
@@ -56,6 +65,7 @@ fn row(gpu: &GpuStatus, history: &GpuHistory) -> Markup {
             td.number { (known(gpu.clock_mhz, "MHz"))
                 @if let Some(why) = slowed(gpu) { br; span.warn { "slowed by: " (why) } } }
             td.number { (known(gpu.temperature_celsius, "°C")) }
+            @if has_pcie { td.number { (gpu_pcie_text(gpu)) } }
             td { @if let Some(line) = recent { (sparkline::of_values(&line.values, 100.0, &spoken(gpu))) }
                 @else { span.muted { "no samples yet" } } }
             td { (health(gpu)) }
@@ -78,6 +88,7 @@ fn health(gpu: &GpuStatus) -> Markup {
         @if !problems.is_empty() { span.bad { (problems.join("; ")) } }
         @else if gpu.ecc_uncorrected.is_some() { span.good { "no errors" } }
         @else { span.muted { "no Xid errors; memory errors are not reported" } }
+        @if let Some(counters) = gpu_counters_text(gpu) { br; span.muted { (counters) } }
     }
 }
 
@@ -163,6 +174,7 @@ fn title(name: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instance::GpuHealth;
 
     #[test]
     fn unknown_is_never_zero_or_healthy() {
@@ -184,6 +196,20 @@ mod tests {
         assert_eq!(slowed(&hot).as_deref(), Some("heat, power limit"));
         let said = health(&hot).into_string();
         assert!(said.contains("Xid 79; 2 uncorrected memory errors"), "{said}");
+        let health = GpuHealth {
+            rows_remapped: Some(3),
+            remap_pending: Some(false),
+            remap_failed: Some(true),
+            pcie_replays: Some(1),
+            pcie_received_bytes_per_sec: Some(1.2e9),
+            ..GpuHealth::default()
+        };
+        let worn = GpuStatus { health, ..GpuStatus::default() };
+        let said = super::health(&worn).into_string();
+        assert!(said.contains("a memory row could not be replaced"), "{said}");
+        assert!(said.contains("3 memory rows replaced, 1 PCIe replay"), "{said}");
+        assert!(!said.contains("next reset"), "{said}");
+        assert_eq!(gpu_pcie_text(&worn), "in 1.2 GB/s, out unknown");
     }
 
     #[test]

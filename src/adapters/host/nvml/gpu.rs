@@ -16,10 +16,11 @@ use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
 use nvml_wrapper::error::{NvmlError, nvml_try};
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 
+use super::health::HealthReader;
 use super::utilization::{Utilisation, UtilisationSample};
 use crate::adapters::host::kernel_file::process_name;
 use crate::adapters::host::process_scope::{ProcessOwner, WorkloadTree};
-use crate::instance::{GpuProcess, GpuSample, Reading};
+use crate::instance::{GpuHealth, GpuProcess, GpuSample, Reading};
 
 /// Time between two reads of processes, memory, temperature and clock. The calls for all but the
 /// clock take 0.45 ms on an H100, twice as much as one sample. Longer makes `rates` wrong for
@@ -62,6 +63,7 @@ pub(crate) struct GpuState {
     processes: TimedReading<Vec<GpuProcess>>,
     ecc: TimedReading<u64>,
     limit_watts: TimedReading<f64>,
+    health: HealthReader,
 }
 
 /// Processes of one GPU in a sample, which each heartbeat repeats. Fewer hide ranks of a job that
@@ -115,6 +117,10 @@ impl GpuState {
         let ecc = self.ecc.at(now, ECC_EVERY, || {
             reading(device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile))
         })?;
+        let health = match self.health.at(device, now) {
+            Ok(health) => health,
+            Err(error) => halt(error).map(|_| GpuHealth::default())?,
+        };
         Ok(GpuSample {
             index: self.index,
             uuid: self.uuid.clone(),
@@ -134,6 +140,7 @@ impl GpuState {
             processes: with_owner(&processes, tree),
             ecc_uncorrected: ecc,
             xids: self.xids.clone(),
+            health,
             lost: None,
         })
     }
@@ -187,6 +194,7 @@ impl GpuState {
             processes: Vec::new(),
             ecc_uncorrected: Reading::unknown(why),
             xids: self.xids.clone(),
+            health: GpuHealth::default(),
             lost: lost.then(|| why.to_owned()),
         }
     }
