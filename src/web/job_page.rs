@@ -248,7 +248,7 @@ fn head(summary: &Summary, look: &JobLook, data: &PlotData) -> Markup {
                 (fact("Rate", summary.usd_per_hour.map(|hour| hour.to_string())))
                 (fact("Machine", summary.machine.as_ref().map(|machine| machine.line())))
                 (fact("Progress", summary.progress.as_ref().and_then(progress_text)))
-                (fact("Done", Eta::of(summary, look.at).map(|eta| eta.text())))
+                (fact("Expected", Eta::of(summary, look.at).map(|eta| eta.text())))
                 @if !summary.state.is_final() {
                     (fact("To the end", outlook.to_end_text()))
                     (fact("Work at risk", outlook.at_risk_text()))

@@ -97,7 +97,8 @@ fn keep(picture: &std::path::Path, name: &str, page: &str) {
 #[test]
 fn pictures_of_the_documentation_can_be_made() {
     let six = SixJobs::new();
-    let once = six.place.0.end(&mut six.command(&["top", "--once"]));
+    // As wide as the picture.
+    let once = six.place.0.end(six.command(&["top", "--once"]).env("COLUMNS", "104"));
     assert_eq!(once.code, 0, "{}", once.err);
     let picture = six.place.0.path().join("picture.png");
     let shot = format!("--screenshot={}", picture.display());
@@ -123,7 +124,7 @@ fn pictures_of_the_documentation_can_be_made() {
     );
     let drawn = Command::new("chromium")
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"])
-        .args([shot.as_str(), "--window-size=780,480"])
+        .args([shot.as_str(), "--window-size=780,640"])
         .arg(format!("--user-data-dir={}", six.place.0.path().join("browser").display()))
         .arg(format!("file://{}", six.place.0.path().join("top.html").display()))
         .env("HOME", six.place.0.path())

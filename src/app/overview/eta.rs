@@ -16,7 +16,7 @@ pub struct Eta {
 }
 
 impl Eta {
-    /// `None`: it does not run, is silent, or has no known total.
+    /// `None`: the end is unknown.
     pub fn of(summary: &Summary, now: Timestamp) -> Option<Eta> {
         let is_heard = summary.state == JobState::Running && summary.silence.is_none();
         let progress = summary.progress.as_ref().filter(|_| is_heard)?;
