@@ -251,8 +251,9 @@ fn it_goes_again_and_leaves_what_is_not_ours() {
     }
     assert_eq!(user.changes(), Vec::<String>::new());
 
-    // A schedule outlives the set-up, and is named.
+    // A schedule and a tuning outlive the set-up, and are named.
     user.ec2.s3("PUT", &format!("/{}/schedules/jobs/nightly.json", user.bucket()), b"{}");
+    user.ec2.s3("PUT", &format!("/{}/tunings/rate-222222/tuning.json", user.bucket()), b"{}");
     let kept = user.lamp(&["uninit", "aws", "--yes"]);
     assert_eq!(kept.code, 0, "{kept:?}");
     assert!(
@@ -260,6 +261,8 @@ fn it_goes_again_and_leaves_what_is_not_ours() {
             && kept.err.contains("jobs/nightly"),
         "{kept:?}"
     );
+    assert!(kept.err.contains("1 tuning, rate-222222"), "{kept:?}");
+    assert!(kept.err.contains("hint: `lamp tune stop rate-222222` ends it"), "{kept:?}");
     assert!(kept.err.contains("it holds jobs, and stays"), "{kept:?}");
     let config = user.sandbox.read(CONFIG);
     assert!(config.contains("job_root") && !config.contains("instance_profile"), "{config}");

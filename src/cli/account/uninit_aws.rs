@@ -84,7 +84,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         .await
         .map_err(|error| fault(&error).meaning("nothing was changed"))?;
     let stands = with_progress(context, looking, setup.look_at_sweeper()).await;
-    let (schedules, waiting) = left_in_root(args, context, &setup, &found).await?;
+    let LeftInRoot { schedules, tunings, jobs: waiting } =
+        left_in_root(args, context, &setup, &found).await?;
     let mut lines = plan_sweeper_removal(&setup.names, &stands, &used);
     lines.extend(plan_removal(&setup.names, &found, &used, args.delete_jobs));
     // A job root that stays keeps its name and regions in the configuration: otherwise its jobs are
@@ -113,7 +114,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let configuration = edited(context, |text| config_edit::take_away(text, &wanted))?;
     let tell = |done: bool| {
         if context.is_machine_output() {
-            context.printer.json(&json!({ "account": setup.account, "owner": setup.names.owner, "in_use": used, "schedules": schedules, "lines": lines, "done": done }));
+            context.printer.json(&json!({ "account": setup.account, "owner": setup.names.owner, "in_use": used, "schedules": schedules, "tunings": tunings, "lines": lines, "done": done }));
         }
     };
     let is_blocked = lines.iter().any(|line| line.blocks);
@@ -124,7 +125,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     {
         context.printer.note(format!("the configuration will no longer say {}", gone.join(", ")));
     }
-    tell_schedules(context, &schedules, does(&lines, &SetupStep::EmptyRoot));
+    let is_emptied = does(&lines, &SetupStep::EmptyRoot);
+    tell_schedules(context, &schedules, is_emptied);
+    tell_tunings(context, &tunings, is_emptied);
     if place.dry_run {
         tell(false);
         refuse_blocked(&lines)?;
@@ -160,16 +163,23 @@ fn driven_here(context: &Context, setup: &AwsSetup, told: &[JobId]) -> Result<Dr
     Ok(DrivenHere { daemon: there.daemon_runs(), jobs: jobs.collect() })
 }
 
-/// The schedules in force, as `SET/NAME`, and the jobs without an end. Both may still need a
-/// daemon.
+/// What may still need a daemon: schedules in force, as `SET/NAME`, tunings and jobs without an
+/// end.
+#[derive(Debug, Default)]
+struct LeftInRoot {
+    schedules: Vec<String>,
+    tunings: Vec<String>,
+    jobs: Vec<JobId>,
+}
+
 async fn left_in_root(
     args: &AwsArgs,
     context: &Context,
     setup: &AwsSetup,
     found: &SetupFound,
-) -> Result<(Vec<String>, Vec<JobId>), Fault> {
+) -> Result<LeftInRoot, Fault> {
     if found.bucket.there().is_none() {
-        return Ok(Default::default());
+        return Ok(LeftInRoot::default());
     }
     let there = job_root::workstation(context)?
         .at(&setup.names.job_root())
@@ -186,6 +196,13 @@ async fn left_in_root(
             .is_none_or(|record| record.removed.is_none())
         {
             named.push(format!("{}/{}", dir.set(), dir.name()));
+        }
+    }
+    let mut tunings = Vec::new();
+    for dir in jobdir::tunings(&store).await.map_err(|error| told(&error.into()))? {
+        // One whose end cannot be read may still be driven.
+        if unless_damaged(dir.end().await).map_err(|error| told(&error))?.is_none() {
+            tunings.push(dir.name().to_owned());
         }
     }
     let nothing_done = |fault: Fault| fault.meaning("nothing was changed");
@@ -209,7 +226,7 @@ async fn left_in_root(
             .warn(format!("{number} without an end and without a recorded owner ({all}): end your jobs first, since they need these permissions"));
         context.printer.hint(format!("`lamp cancel {first}`"));
     }
-    Ok((named, open))
+    Ok(LeftInRoot { schedules: named, tunings, jobs: open })
 }
 
 fn tell_schedules(context: &Context, schedules: &[String], go: bool) {
@@ -225,6 +242,21 @@ fn tell_schedules(context: &Context, schedules: &[String], go: bool) {
     if !go {
         let set = first.split('/').next().unwrap_or_default();
         context.printer.hint(format!("`lamp apply DIR --set {set} --prune` with their files taken out of DIR ends them; stop the daemon too"));
+    }
+}
+
+fn tell_tunings(context: &Context, tunings: &[String], go: bool) {
+    let Some(first) = tunings.first() else { return };
+    let number = counted(tunings.len() as u64, "tuning");
+    context.printer.warn(match go {
+        true => format!("{number} will be gone with the job root: {}", tunings.join(", ")),
+        false => format!(
+            "left in the job root, where `lamp tune` would start more trials: {number}, {}",
+            tunings.join(", ")
+        ),
+    });
+    if !go {
+        context.printer.hint(format!("`lamp tune stop {first}` ends it"));
     }
 }
 
