@@ -20,12 +20,13 @@ pub(crate) const QUIET: Duration = Duration::from_secs(2);
 /// of files late.
 pub(crate) const RESTLESS: Duration = Duration::from_secs(30);
 
-/// A file that grew this often after a rest of [`RESTLESS`] is a log. Fewer are pauses of a writer.
+/// A file that stayed open and grew this often, each time after a rest, is no part of a save that
+/// begins then. Fewer are pauses of a writer.
 const PULSES: u32 = 3;
 
-/// A file that is open for this long is a log, however it grows. Shorter cuts a save to a slow
-/// disk. Longer delays the first saves beside a log.
-const OPEN_FOR: Duration = Duration::from_secs(20 * 60);
+/// Such a rest, as far as looks saw it. Writers with longer pauses inside a save are rare. Looks
+/// ask which files are open for half a minute after a change.
+const PULSE_REST: Duration = Duration::from_secs(20);
 
 /// When something began, and the step reported by then.
 pub(crate) type BegunAt = (Duration, Option<f64>);
@@ -95,8 +96,10 @@ struct GrowingFile {
     /// The saves since it began to grow, each once, and how often one of these began again.
     begun: BTreeSet<String>,
     rounds: u32,
-    /// When it grew last, and how often after a rest.
+    /// When it grew last, and the last look that saw it open and at rest since.
     grown: Duration,
+    quiet: Option<Duration>,
+    /// How often it grew after such a rest since it was opened.
     pulses: u32,
     is_log: bool,
     /// It was changed in its middle, as a database is: a copy of it may be torn.
@@ -105,14 +108,15 @@ struct GrowingFile {
 
 impl GrowingFile {
     /// It still grows or is still open.
-    fn looked(&mut self, now: Duration) {
-        let is_old = now.saturating_sub(self.since) >= OPEN_FOR;
-        self.is_log |= self.rounds >= 2 || self.pulses >= PULSES || is_old;
+    fn looked(&mut self) {
+        self.is_log |= self.rounds >= 2;
     }
 
-    fn grew(&mut self, now: Duration) {
-        self.pulses += u32::from(now.saturating_sub(self.grown) >= RESTLESS);
-        self.grown = now;
+    fn changed(&mut self, has_grown: bool, now: Duration) {
+        let has_rested =
+            self.quiet.is_some_and(|quiet| quiet.saturating_sub(self.grown) >= PULSE_REST);
+        self.pulses = if has_grown { self.pulses + u32::from(has_rested) } else { 0 };
+        (self.grown, self.quiet) = (now, None);
     }
 }
 
@@ -132,22 +136,24 @@ impl GrowingFiles {
         let new = || GrowingFile { since: now, grown: now, ..GrowingFile::default() };
         // Also without a change: a library may keep its lines, and hide its scratch files.
         for path in open.into_iter().flatten().filter(|path| !is_log(path)) {
-            self.0.entry(path.clone()).or_insert_with(new).looked(now);
+            self.0.entry(path.clone()).or_insert_with(new).looked();
         }
+        let mut is_another = false;
         // Signs that a save has begun: a name that is rewritten, or a new number.
         for file in after.iter().filter(|file| !is_log(&file.path)) {
             let stamp = was.get(file.path.as_str());
             if stamp == Some(&file.stamp) {
                 continue;
             }
+            is_another |= stamp.is_none();
             let has_grown = stamp.is_some_and(|stamp| {
                 stamp.inode == file.stamp.inode && stamp.bytes < file.stamp.bytes
             });
             if has_grown || stamp.is_some() && open.is_some_and(|open| open.contains(&file.path)) {
                 let growing = self.0.entry(file.path.clone()).or_insert_with(new);
                 growing.is_rewritten |= !has_grown;
-                growing.grew(now);
-                growing.looked(now);
+                growing.changed(has_grown, now);
+                growing.looked();
                 continue;
             }
             self.0.remove(&file.path);
@@ -161,6 +167,9 @@ impl GrowingFiles {
                 _ => {}
             }
         }
+        if is_another || !begun.is_empty() {
+            self.0.values_mut().for_each(|growing| growing.is_log |= growing.pulses >= PULSES);
+        }
         for growing in self.0.values_mut().filter(|_| !begun.is_empty()) {
             if growing.begun.is_disjoint(&begun) {
                 growing.begun.extend(begun.iter().cloned());
@@ -170,6 +179,17 @@ impl GrowingFiles {
         }
         // Deleted files are forgotten.
         self.0.retain(|path, _| lists(after, path) || open.is_some_and(|open| open.contains(path)));
+    }
+
+    /// A look, also one without a change: which of them stay open.
+    pub(crate) fn look(&mut self, open: &BTreeSet<String>, now: Duration) {
+        for (path, growing) in &mut self.0 {
+            if !open.contains(path) {
+                (growing.quiet, growing.pulses) = (None, 0);
+            } else if now > growing.grown {
+                growing.quiet = Some(now);
+            }
+        }
     }
 
     /// The files that are logs.
@@ -196,8 +216,8 @@ impl GrowingFiles {
         self.0.iter().any(|(path, growing)| growing.is_log && is_like(path))
     }
 
-    /// Whether a file grew or stayed open over two saves or for long: then it is a log. No file of
-    /// a save is still growing while the next two begin.
+    /// Whether a file grew or stayed open over two saves: then it is a log. No file of a save is
+    /// still growing while the next two begin.
     pub(crate) fn has(&self, path: &str) -> bool {
         self.0.get(path).is_some_and(|growing| growing.is_log)
     }

@@ -229,9 +229,9 @@ const SETTINGS: [&str; 6] = ["yaml", "yml", "toml", "ini", "cfg", "md"];
 
 /// Whether a file holds settings by its name, as Hydra's `.hydra/config.yaml`.
 pub(crate) fn is_settings(path: &str) -> bool {
-    let is_hidden = path.split('/').any(|name| name.starts_with('.'));
+    let is_of_hydra = path.split('/').any(|name| name == ".hydra");
     let ending = path.rsplit_once('.').map(|(_, ending)| ending).unwrap_or_default();
-    is_hidden || SETTINGS.contains(&ending)
+    is_of_hydra || SETTINGS.contains(&ending)
 }
 
 /// Each number of a path as `#`, to compare two checkpoints.

@@ -37,6 +37,9 @@ const SIGNALLED: i32 = 128;
 /// large one that is still being written. Later loses more work without a word.
 const FIRST_NUMBERED: Duration = Duration::from_secs(2 * 60);
 
+/// Settings are smaller. More takes a small model in such a file for settings.
+const SETTINGS_MAX_BYTES: u64 = 64 << 10;
+
 #[derive(Debug, Default)]
 pub(crate) struct FolderWatch {
     kept: FolderListing,
@@ -239,7 +242,7 @@ impl FolderWatch {
         // Usually nothing is new, and a folder may hold 200,000 files.
         let seen =
             self.seen.as_ref().filter(|picture| !picture.is_empty() && ***picture != *self.kept)?;
-        if self.has_settings_alone(seen) {
+        if !is_asked && self.has_settings_alone(seen) {
             return None;
         }
         // Either a restarted agent missed the mark, or the save is not finished: but no save pauses
@@ -349,10 +352,15 @@ impl FolderWatch {
         self.seen.as_ref().is_some_and(|picture| self.has_saved(picture))
     }
 
-    /// Whether nothing is kept, and the folder has settings alone: they are no checkpoint.
+    /// Whether nothing is kept, and the folder has settings alone: no checkpoint while the script
+    /// works. One that writes them again saves in them.
     fn has_settings_alone(&self, picture: &FolderListing) -> bool {
+        let bytes: u64 = without_logs(picture).map(|file| file.stamp.bytes).sum();
         self.kept.is_empty()
             && !self.marks()
+            && !self.ended()
+            && bytes <= SETTINGS_MAX_BYTES
+            && !self.units.has_saved_again()
             && without_logs(picture).all(|file| is_settings(&file.path))
     }
 

@@ -313,20 +313,50 @@ fn half_file_of_a_worker_is_not_kept_at_once() {
 /// The first two saves were not kept, which was two hours of work.
 #[test]
 fn log_without_a_name_of_logs_delays_no_first_save() {
-    for (every, epochs) in [(60, 5), (10, 130)] {
-        let mut script = Script::new(true);
-        script.open.insert("history.bin".into());
-        for _ in 0..epochs {
-            script.append("history.bin");
-            script.train(every);
+    let mut script = Script::new(true);
+    script.open.insert("history.bin".into());
+    for _ in 0..5 {
+        script.append("history.bin");
+        script.train(60);
+    }
+    script.open.insert("epoch-1.pt".into());
+    script.write("epoch-1.pt");
+    script.train(1);
+    script.open.remove("epoch-1.pt");
+    script.train(15);
+    let kept = script.kept();
+    assert!(has(&kept, "epoch-1.pt"), "{kept:?}");
+}
+
+/// Files that are closed between their saves, or written for half an hour, are no logs.
+#[test]
+fn file_rewritten_in_place_is_kept_however_often_it_grew() {
+    for every in [20, 60, 600, 1800] {
+        for secs in [0, 3] {
+            let mut script = Script::new(true);
+            for save in 1..=6 {
+                script.write_bytes("last.pt", 1);
+                if secs > 0 {
+                    script.open.insert("last.pt".into());
+                }
+                for part in 1..=secs {
+                    script.write_bytes("last.pt", 100 * part + save);
+                    script.train(1);
+                }
+                script.open.clear();
+                script.write_bytes("last.pt", 1000 + save);
+                script.train(every);
+                let kept = script.kept();
+                assert_eq!(kept, ["last.pt"], "save {save} of {secs} s, each {every} s");
+            }
         }
-        script.open.insert("epoch-1.pt".into());
-        script.write("epoch-1.pt");
-        script.train(1);
-        script.open.remove("epoch-1.pt");
-        script.train(15);
-        let kept = script.kept();
-        assert!(has(&kept, "epoch-1.pt"), "a line each {every} s: {kept:?}");
+    }
+    let mut script = Script::new(true);
+    script.open.insert("last.pt".into());
+    for part in 0..120 {
+        script.append("last.pt");
+        script.train(if part % 10 == 9 { 40 } else { 15 });
+        assert_eq!(script.kept(), [""; 0], "it is still being written");
     }
 }
 
@@ -334,20 +364,29 @@ fn log_without_a_name_of_logs_delays_no_first_save() {
 #[test]
 fn settings_alone_are_no_checkpoint() {
     let mut script = Script::new(true);
-    for path in [".hydra/config.yaml", "config.yaml", "README.md", "train.log"] {
+    for path in [".hydra/config.bin", "config.yaml", "README.md", "train.log"] {
         script.write(path);
     }
     script.train(40);
     assert_eq!(script.kept(), [""; 0]);
-    assert!(!script.watch.dirty(), "nothing is lost with them");
     script.write("model.pt");
     script.train(40);
     assert!(has(&script.kept(), "config.yaml"), "with a save they are kept");
+    // A small script may save in such a file: it is written again, large, or there at the end.
     let mut script = Script::new(true);
-    script.write("config.yaml");
-    script.train(2);
+    for _ in 0..2 {
+        script.write("state.yaml");
+        script.train(40);
+    }
+    assert_eq!(script.kept(), ["state.yaml"]);
+    let mut script = Script::new(true);
+    script.write_bytes("population.toml", 100_000);
+    script.train(40);
+    assert_eq!(script.kept(), ["population.toml"]);
+    let mut script = Script::new(true);
+    script.write("state.yaml");
     script.dies(ExitStatus { code: Some(0), ..ExitStatus::default() });
-    assert_eq!(script.kept(), [""; 0]);
+    assert_eq!(script.kept(), ["state.yaml"]);
 }
 
 /// A kill held up whole saves because a file that is written each second may lack its end.

@@ -546,6 +546,7 @@ impl Units {
     fn look_beside(&mut self, after: &FolderListing, now: Duration, beside: LookContext<'_>) {
         self.is_open_known = beside.open.is_some();
         if let Some(open) = beside.open {
+            self.growing.look(open, now);
             let places = self.places.clone();
             let partition = Partition::new(after.iter().map(|file| file.path.as_str()), &places);
             let counts = |path: &&String| {
@@ -685,6 +686,11 @@ impl Units {
             }
             part => self.parts.get(&part).is_some_and(|unit| unit.motion.restless(at, time)),
         }
+    }
+
+    /// Whether a common file was written again after a rest.
+    pub(crate) fn has_saved_again(&self) -> bool {
+        self.parts.get(&FolderPart::Common).is_some_and(|unit| unit.expected.is_some())
     }
 
     /// Whether any numbered part was ever complete.
