@@ -344,13 +344,20 @@ impl CountersInner {
         let mut sorted = self.intervals.clone();
         sorted.sort_unstable_by(f64::total_cmp);
         self.progress.secs_per_step = Some(sorted[sorted.len() / 2]);
-        // The quarters of less are its only values.
-        let quarter = |at: usize| {
-            (sorted.len() >= SPREAD_MIN).then(|| sorted[((sorted.len() - 1) * at).div_ceil(4)])
-        };
-        self.progress.secs_per_step_low = quarter(1);
-        self.progress.secs_per_step_high = quarter(3);
+        let spread = (self.intervals.len() >= SPREAD_MIN).then(|| mean_of(&self.intervals));
+        let median = sorted[sorted.len() / 2];
+        // A few slow steps, as an evaluation, make the mean more than the median.
+        self.progress.secs_per_step_low = spread.map(|(mean, error)| median.min(mean - error));
+        self.progress.secs_per_step_high = spread.map(|(mean, error)| median.max(mean + error));
     }
+}
+
+/// The mean, and the standard deviation of the mean. `values`: at least two.
+fn mean_of(values: &[f64]) -> (f64, f64) {
+    let number = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / number;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (squares / (number - 1.0) / number).sqrt())
 }
 
 #[cfg(test)]
@@ -380,7 +387,8 @@ mod tests {
         let progress = board.progress();
         let told =
             [progress.secs_per_step_low, progress.secs_per_step, progress.secs_per_step_high];
-        assert_eq!(told, [Some(10.0), Some(10.0), Some(20.0)]);
+        let rounded = told.map(|secs| secs.map(|secs| (secs * 10.0).round()));
+        assert_eq!(rounded, [Some(100.0), Some(100.0), Some(157.0)], "the mean is 13.6 s");
         board.record_printed(
             PrintedProgress { step: 12.0, total: None },
             None,

@@ -18,7 +18,7 @@ use super::site::Site;
 use crate::app::extend::More;
 use crate::app::job_act::{self, JobAct, LaterFace};
 use crate::app::session::SessionLine;
-use crate::app::{ExitCode, Fault, find_job, record_errors};
+use crate::app::{ExitCode, Fault, find_job};
 use crate::jobdir::JobDir;
 use crate::market::{Span, Usd};
 
@@ -56,7 +56,7 @@ pub async fn ask(
     let foretold = async {
         let dir = find_job::find(&site.store, Some(&job)).await?;
         let sentence = job_act::foretell(&dir, act, &More::default(), site.clock.now()).await?;
-        Ok(AskedAct { job: &job, name: name_of(&dir).await?, word: &word, act, sentence })
+        Ok(AskedAct { job: &job, name: name_of(&dir).await, word: &word, act, sentence })
     };
     match foretold.await {
         Ok(asked) => question(&site, &asked, &ActForm::default(), false),
@@ -73,10 +73,11 @@ struct AskedAct<'a> {
     sentence: String,
 }
 
-/// The name that a person types. A run without a spec has its id only.
-async fn name_of(dir: &JobDir) -> Result<String, Fault> {
-    let spec = dir.spec().await.map_err(|error| record_errors::record_fault(&error))?;
-    Ok(spec.map_or_else(|| dir.job().to_string(), |spec| spec.spec.name))
+/// The name that a person types. A run without a readable spec has its id only: it may bill, so it
+/// must be possible to end it.
+async fn name_of(dir: &JobDir) -> String {
+    let spec = dir.spec().await.ok().flatten();
+    spec.map_or_else(|| dir.job().to_string(), |spec| spec.spec.name)
 }
 
 fn question(site: &Site, asked: &AskedAct<'_>, sent: &ActForm, is_confirmation: bool) -> Response {
@@ -135,9 +136,12 @@ pub async fn act(
     };
     // A cancel loses work, so a press alone does not do it.
     let named = async {
+        if act != JobAct::Cancel {
+            return Ok((String::new(), None));
+        }
         let dir = find_job::find(&site.store, Some(&job)).await?;
-        let name = name_of(&dir).await?;
-        if act != JobAct::Cancel || is_name(&sent.name, &name) {
+        let name = name_of(&dir).await;
+        if is_name(&sent.name, &name) {
             return Ok((name, None));
         }
         let foretold = job_act::foretell(&dir, act, &More::default(), site.clock.now()).await?;

@@ -226,7 +226,7 @@ fn other_scope(facts: &JobPageFacts) -> Markup {
         @if facts.scope.is_all {
             p { a href=(format!("/job/{id}?attempt={attempt}#samples")) { "Only attempt " (attempt) } }
         } @else if has_all {
-            p { a href=(format!("/job/{id}#samples")) { "All attempts on one time axis" } }
+            p { a href=(format!("/job/{id}#samples")) { "The newest attempts on one time axis" } }
         }
     }
 }

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _, Shared};
+use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use super::job::job_look::JobLooks;
 use crate::app::analysis::sample_cache::SampleCache;
 use crate::app::costs::details::CostReader;
 use crate::app::job_act::ActPlace;
-use crate::app::overview::machine_watch::CloudAsking;
+use crate::app::overview::machine_watch::{CloudAsking, CloudLook};
 use crate::app::overview::overview::{Overview, OverviewReader, look_interval};
 use crate::app::overview::usage_trend::UsageTrends;
 use crate::app::prices::pool_prices::PoolPrices;
@@ -45,8 +46,8 @@ pub struct Site {
     pub prices: PriceMemory,
     pub pool_prices: PoolPrices,
     pub importance: ImportanceReader,
-    /// Held while a program has the clouds asked.
-    pub cloud_look: tokio::sync::Mutex<()>,
+    /// When the last look that a program asked for ended. Held while the clouds are asked.
+    pub cloud_look: tokio::sync::Mutex<Option<(Timestamp, CloudLook)>>,
 }
 
 /// The newest overview, its age, and why there is no newer one.

@@ -1,5 +1,6 @@
 //! A request by signal reaches those who understand it and ends nobody else.
 
+use lamp_test_support::skipped;
 use lamplighter::ports::Signal;
 
 use crate::workload::{Bench, soon};
@@ -116,6 +117,7 @@ async fn trainer_is_asked_and_told_behind_wrappers_as_installed() {
         let Some(found) = std::env::var_os("PATH").and_then(|path| {
             std::env::split_paths(&path).map(|folder| folder.join(program)).find(|at| at.is_file())
         }) else {
+            skipped(program, "it is not installed");
             continue;
         };
         let bench = bench(&command.replacen(program, &found.display().to_string(), 1));

@@ -262,7 +262,7 @@ fn it_goes_again_and_leaves_what_is_not_ours() {
         "{kept:?}"
     );
     assert!(kept.err.contains("1 tuning, rate-222222"), "{kept:?}");
-    assert!(kept.err.contains("hint: `lamp tune stop rate-222222` ends it"), "{kept:?}");
+    assert!(kept.err.contains("hint: `lamp tune stop rate-222222` ends it;"), "{kept:?}");
     assert!(kept.err.contains("it holds jobs, and stays"), "{kept:?}");
     let config = user.sandbox.read(CONFIG);
     assert!(config.contains("job_root") && !config.contains("instance_profile"), "{config}");

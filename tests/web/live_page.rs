@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::devtools::Browser;
 use crate::pages::Served;
-use crate::place::{Place, pids, signal};
+use crate::place::{Place, pids, signal, wait_until};
 use crate::six_jobs::SixJobs;
 
 const WAITS: &str = "echo first-line; while [ ! -e GO ]; do sleep 0.1; done; echo last-line";
@@ -54,16 +54,25 @@ fn open_page_follows_the_records_and_keeps_its_filter() {
 
 /// A batch as the agent sends it after its first minute. The test needs not wait that long.
 fn first_batch(place: &Place, job: &str) {
+    let began = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(60);
     let rows: Vec<String> = (1..=6)
-        .map(|at| f64::from(at) * 10.0)
-        .map(|secs| {
-            json!({ "t_secs": secs, "interval_secs": 10.0, "cpu_percent": 90.0, "memory_bytes": 2.1e9 })
+        .map(|number| {
+            let (at, secs) =
+                (began + jiff::SignedDuration::from_secs(number * 10), number as f64 * 10.0);
+            json!({ "at": at.to_string(), "t_secs": secs, "interval_secs": 10.0, "cpu_percent": 90.0, "memory_bytes": 2.1e9 })
                 .to_string()
         })
         .collect();
     let packed = zstd::encode_all(rows.join("\n").as_bytes(), 3).expect("packed");
     let batch = "attempts/0001/samples/00000001.jsonl.zst";
     place.0.write(&format!("home/.local/state/lamplighter/jobs/{job}/{batch}"), packed);
+}
+
+/// The events of the first attempt so far.
+fn events(place: &Place, job: &str) -> String {
+    let folder = format!("home/.local/state/lamplighter/jobs/{job}/attempts/0001/events");
+    let Ok(files) = std::fs::read_dir(place.0.path().join(folder)) else { return String::new() };
+    files.flatten().filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect()
 }
 
 /// The page is open before there are samples, and while the next attempt begins. The samples of the
@@ -81,6 +90,8 @@ fn open_job_page_gets_its_plots_and_follows_the_next_attempt() {
     assert_eq!(browser.value("document.querySelectorAll('#plots .uplot').length"), 0);
     first_batch(&place, &job);
     browser.until("its plots are drawn", "document.querySelectorAll('#plots .uplot').length > 1");
+    let started = || events(&place, &job).contains("workload_started");
+    wait_until("its start is recorded", || started().then_some(()));
     let machine = place.until(&job, "running")["instance"].as_str().expect("one").to_owned();
     for pid in pids(&place, &["machine", &machine]) {
         signal(pid, "KILL");
@@ -115,7 +126,7 @@ fn open_job_page_gets_its_plots_and_follows_the_next_attempt() {
     place.until(&job, "succeeded");
     browser.open(&format!("{}/job/{job}?attempt=2", page.root));
     assert!(browser.text().contains("the beginning"), "no checkpoint: {}", browser.text());
-    assert!(browser.text().contains("All attempts on one time axis"), "{}", browser.text());
+    assert!(browser.text().contains("The newest attempts on one time axis"), "{}", browser.text());
 }
 
 #[test]

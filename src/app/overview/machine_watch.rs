@@ -297,10 +297,7 @@ pub fn keep(workstation: &Workstation, look: &MachineLook, has_aws: bool) -> Clo
     look
 }
 
-/// A program that asks in a loop must not ask each region in each turn.
-const REPEATED_AFTER: Duration = Duration::from_secs(10);
-
-/// The clouds, asked now. A look of the last seconds is not repeated.
+/// The clouds, asked now. EC2 only where it is set up, or where a machine of ours was on it.
 ///
 /// # Errors
 /// Fails when the state folder cannot be used, or the clouds are silent.
@@ -309,12 +306,8 @@ pub async fn look_now(
     workstation: &Workstation,
     now: Timestamp,
 ) -> Result<CloudLook, Fault> {
-    let is_new =
-        |look: &CloudLook| look.has_aws && look.at <= now && elapsed(look.at, now) < REPEATED_AFTER;
-    match kept(workstation).filter(is_new) {
-        Some(look) => Ok(look),
-        None => ask(store, workstation, true, now).await,
-    }
+    let had_aws = kept(workstation).is_some_and(|look| look.has_aws);
+    ask(store, workstation, had_aws || is_set_up(&workstation.aws), now).await
 }
 
 async fn ask(

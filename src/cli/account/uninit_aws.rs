@@ -201,7 +201,12 @@ async fn left_in_root(
     let mut tunings = Vec::new();
     for dir in jobdir::tunings(&store).await.map_err(|error| told(&error.into()))? {
         // One whose end cannot be read may still be driven.
-        if unless_damaged(dir.end().await).map_err(|error| told(&error))?.is_none() {
+        if unless_damaged(dir.end().await).map_err(|error| told(&error))?.is_some() {
+            continue;
+        }
+        let record = unless_damaged(dir.record().await).map_err(|error| told(&error))?;
+        // Deleting the job root affects the tunings of every owner.
+        if args.delete_jobs || record.is_none_or(|record| record.owner == setup.names.owner) {
             tunings.push(dir.name().to_owned());
         }
     }
@@ -251,12 +256,12 @@ fn tell_tunings(context: &Context, tunings: &[String], go: bool) {
     context.printer.warn(match go {
         true => format!("{number} will be gone with the job root: {}", tunings.join(", ")),
         false => format!(
-            "left in the job root, where `lamp tune` would start more trials: {number}, {}",
+            "left in the job root, where a daemon starts more trials: {number}, {}",
             tunings.join(", ")
         ),
     });
     if !go {
-        context.printer.hint(format!("`lamp tune stop {first}` ends it"));
+        context.printer.hint(format!("`lamp tune stop {first}` ends it; stop the daemon too"));
     }
 }
 

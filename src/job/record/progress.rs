@@ -50,10 +50,11 @@ pub struct Progress {
     /// The median seconds per unit of `step` so far.
     #[serde(default)]
     pub secs_per_step: Option<f64>,
-    /// A quarter of the recent steps were faster. Absent: there were too few.
+    /// The mean of recent steps less its standard error, at most the median. Absent: there were
+    /// too few.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secs_per_step_low: Option<f64>,
-    /// A quarter of the recent steps were slower.
+    /// The mean of recent steps and its standard error, at least the median.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secs_per_step_high: Option<f64>,
 }
@@ -243,8 +244,7 @@ impl Progress {
         Some(((total - step) * pace).max(0.0))
     }
 
-    /// The same at the speeds of the faster and the slower recent steps. `None`: they are alike, or
-    /// unknown.
+    /// The same by the median and the mean of recent steps. `None`: they are alike, or unknown.
     pub fn secs_left_range(&self) -> Option<(f64, f64)> {
         let (middle, pace) = (self.secs_left()?, self.secs_per_step?);
         let (low, high) = (self.secs_per_step_low?, self.secs_per_step_high?);

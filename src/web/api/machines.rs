@@ -1,11 +1,13 @@
 //! The machines of the records, and the last look at the clouds. `?look=1` asks them now.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Query, State};
 use axum::response::Response;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::answer::of;
@@ -16,12 +18,25 @@ use crate::app::overview::machines::{RecordedMachine, recorded};
 use crate::market::elapsed;
 use crate::web::site::Site;
 
+/// A program that asks in a loop must not ask each region in each turn. By the end of a look: a
+/// silent region takes half a minute.
+const REPEATED_AFTER: Duration = Duration::from_secs(10);
+
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct WhichLook {
     /// With 1, the clouds are asked now. A look of the last 10 s is not repeated.
     #[param(minimum = 0, maximum = 1, default = 0)]
-    look: Option<u8>,
+    #[serde(default, deserialize_with = "zero_or_one")]
+    look: u8,
+}
+
+fn zero_or_one<'de, D: Deserializer<'de>>(query: D) -> Result<u8, D::Error> {
+    let number = u8::deserialize(query)?;
+    if number > 1 {
+        return Err(D::Error::custom("`look` is 0 or 1"));
+    }
+    Ok(number)
 }
 
 /// The machines that bill, and how old each part of the answer is.
@@ -39,16 +54,25 @@ pub struct MachineList {
 /// The machines of the records, and those that no job needs by the last look at the clouds
 #[utoipa::path(get, path = "/api/v1/machines", params(WhichLook), responses((status = 200, body = MachineList)))]
 pub async fn machines(State(site): State<Arc<Site>>, Query(which): Query<WhichLook>) -> Response {
-    of(list(&site, which.look == Some(1)).await)
+    of(list(&site, which.look == 1).await)
 }
 
 async fn list(site: &Arc<Site>, asks: bool) -> Result<MachineList, Fault> {
     let overview = newest(site).await?;
     let look = if asks {
         // Programs that ask at once wait for one look.
-        let _one = site.cloud_look.lock().await;
-        let now = site.clock.now();
-        Some(machine_watch::look_now(&site.store, &site.workstation, now).await?)
+        let mut last = site.cloud_look.lock().await;
+        let is_new = |(ended, _): &&(Timestamp, CloudLook)| {
+            elapsed(*ended, site.clock.now()) < REPEATED_AFTER
+        };
+        if let Some((_, look)) = last.as_ref().filter(is_new) {
+            Some(look.clone())
+        } else {
+            let asked = site.clock.now();
+            let look = machine_watch::look_now(&site.store, &site.workstation, asked).await?;
+            *last = Some((site.clock.now(), look.clone()));
+            Some(look)
+        }
     } else {
         overview.look.clone()
     };

@@ -44,6 +44,8 @@ impl HealthReader {
             if self.known.driver.is_none() {
                 self.known.driver = device.nvml().sys_driver_version().ok();
             }
+            // After a failed call, the time since the counters is unknown.
+            let before = (self.received.take(), self.sent.take());
             let values = read(device)?;
             let [corrected, uncorrected, pending, failed, replays, received, sent] = values;
             let rate = |then: Option<u64>, now: Option<u64>| per_sec(then, now, since);
@@ -53,8 +55,8 @@ impl HealthReader {
                 remap_pending: pending.map(|pending| pending > 0),
                 remap_failed: failed.map(|failed| failed > 0),
                 pcie_replays: replays,
-                pcie_received_bytes_per_sec: rate(self.received, received),
-                pcie_sent_bytes_per_sec: rate(self.sent, sent),
+                pcie_received_bytes_per_sec: rate(before.0, received),
+                pcie_sent_bytes_per_sec: rate(before.1, sent),
             };
             (self.received, self.sent) = (received, sent);
         }
