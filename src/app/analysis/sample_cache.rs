@@ -278,7 +278,10 @@ impl BatchPoints {
             began: samples.iter().find_map(began),
             from_secs: first.t_secs,
             to_secs: last.t_secs,
-            points: FIELDS.iter().map(|field| points(field.value)).collect(),
+            points: match detail {
+                DETAIL_OF_MANY if samples.len() > DETAIL_OF_MANY => extremes(samples),
+                _ => FIELDS.iter().map(|field| points(field.value)).collect(),
+            },
             gpus,
             blind: blind.collect(),
             busy: Mean::of(samples.iter().filter_map(|rates| known(&rates.gpu_percent))),
@@ -297,6 +300,79 @@ impl BatchPoints {
         if detail <= DETAIL_OF_MANY {
             self.gpus.shrink();
         }
+    }
+}
+
+/// What [`kept`] keeps of each field for [`DETAIL_OF_MANY`], in one pass over the rows. A week has
+/// ten million values.
+fn extremes(samples: &[Rates]) -> Vec<Vec<Point>> {
+    let mut fields = [FieldExtremes::default(); FIELDS.len()];
+    let mut before = samples.first().map_or(0.0, |rates| rates.t_secs);
+    let mut place = 0;
+    for rates in samples {
+        if let Some(gap) = gap(before, rates.t_secs) {
+            fields.iter_mut().for_each(|field| field.take(place, gap.from, None));
+            place += 1;
+        }
+        for (extremes, field) in fields.iter_mut().zip(&FIELDS) {
+            extremes.take(place, rates.t_secs, (field.value)(rates));
+        }
+        place += 1;
+        before = rates.t_secs;
+    }
+    fields.iter().map(FieldExtremes::points).collect()
+}
+
+/// The place of a point in its batch, with its time and its value.
+#[derive(Clone, Copy, Default)]
+struct PlacedPoint {
+    place: usize,
+    secs: f64,
+    value: f64,
+}
+
+/// The points of one field that a drawing needs.
+#[derive(Clone, Copy, Default)]
+struct FieldExtremes {
+    first: Option<(PlacedPoint, bool)>,
+    last: Option<(PlacedPoint, bool)>,
+    lowest: Option<PlacedPoint>,
+    highest: Option<PlacedPoint>,
+    gap: Option<PlacedPoint>,
+}
+
+impl FieldExtremes {
+    fn take(&mut self, place: usize, secs: f64, value: Option<f64>) {
+        let point = PlacedPoint { place, secs, value: value.unwrap_or_default() };
+        let is_known = value.is_some();
+        self.first.get_or_insert((point, is_known));
+        self.last = Some((point, is_known));
+        if !is_known {
+            self.gap.get_or_insert(point);
+            return;
+        }
+        if self.lowest.is_none_or(|lowest| point.value < lowest.value) {
+            self.lowest = Some(point);
+        }
+        if self.highest.is_none_or(|highest| point.value >= highest.value) {
+            self.highest = Some(point);
+        }
+    }
+
+    fn points(&self) -> Vec<Point> {
+        let told = |(point, is_known): (PlacedPoint, bool)| {
+            (point.place, (point.secs, is_known.then_some(point.value)))
+        };
+        if self.lowest.is_none() {
+            return self.first.map(told).map(|(_, point)| point).into_iter().collect();
+        }
+        let ends = self.first.into_iter().chain(self.last);
+        let known = self.lowest.into_iter().chain(self.highest).map(|point| (point, true));
+        let gap = self.gap.into_iter().map(|point| (point, false));
+        let mut placed: Vec<(usize, Point)> = ends.chain(known).chain(gap).map(told).collect();
+        placed.sort_by_key(|(place, _)| *place);
+        placed.dedup_by_key(|(place, _)| *place);
+        placed.into_iter().map(|(_, point)| point).collect()
     }
 }
 
@@ -391,6 +467,40 @@ mod tests {
     fn samples(batches: Vec<BatchPoints>) -> AttemptSamples {
         let keyed = batches.into_iter().enumerate().map(|(at, batch)| (format!("{at:08}"), batch));
         AttemptSamples { batches: keyed.collect(), ..AttemptSamples::default() }
+    }
+
+    #[test]
+    fn one_pass_keeps_the_points_of_the_long_way() {
+        let mut state = 7_u64;
+        let mut drawn = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as u32
+        };
+        for _ in 0..200 {
+            let mut t_secs = 0.0;
+            let samples: Vec<Rates> = (0..60)
+                .map(|_| {
+                    t_secs += if drawn() % 40 == 0 { 200.0 } else { 1.0 };
+                    let mut value = |odds: u32| match drawn() % odds {
+                        0 => Reading::unknown("silent"),
+                        _ => Reading::Known(f64::from(drawn() % 5) - 2.0),
+                    };
+                    let (gpu_percent, cpu_percent) = (value(3), value(50));
+                    Rates { t_secs, gpu_percent, cpu_percent, ..Rates::default() }
+                })
+                .collect();
+            let long = |value: fn(&Rates) -> Option<f64>| {
+                let mut all: Vec<Point> = Vec::new();
+                for rates in &samples {
+                    let before = all.last().map_or(rates.t_secs, |(secs, _)| *secs);
+                    all.extend(gap(before, rates.t_secs).map(|gap| (gap.from, None)));
+                    all.push((rates.t_secs, value(rates)));
+                }
+                kept(&all, DETAIL_OF_MANY)
+            };
+            let wanted: Vec<Vec<Point>> = FIELDS.iter().map(|field| long(field.value)).collect();
+            assert_eq!(extremes(&samples), wanted);
+        }
     }
 
     #[test]
