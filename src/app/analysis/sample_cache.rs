@@ -303,7 +303,7 @@ impl BatchPoints {
     }
 }
 
-/// What [`kept`] keeps of each field for [`DETAIL_OF_MANY`], in one pass over the rows. A week has
+/// The points that [`kept`] keeps for [`DETAIL_OF_MANY`], in one pass over the rows. A week has
 /// ten million values.
 fn extremes(samples: &[Rates]) -> Vec<Vec<Point>> {
     let mut fields = [FieldExtremes::default(); FIELDS.len()];
