@@ -297,17 +297,19 @@ pub fn keep(workstation: &Workstation, look: &MachineLook, has_aws: bool) -> Clo
     look
 }
 
-/// The clouds, asked now. EC2 only where it is set up, or where a machine of ours was on it.
+/// The clouds, asked now. EC2 only where it is set up, or where a job or a machine of ours was on
+/// it. `has_aws`: a job here was for AWS.
 ///
 /// # Errors
 /// Fails when the state folder cannot be used, or the clouds are silent.
 pub async fn look_now(
     store: &StoreHandle,
     workstation: &Workstation,
+    has_aws: bool,
     now: Timestamp,
 ) -> Result<CloudLook, Fault> {
     let had_aws = kept(workstation).is_some_and(|look| look.has_aws);
-    ask(store, workstation, had_aws || is_set_up(&workstation.aws), now).await
+    ask(store, workstation, has_aws || had_aws || is_set_up(&workstation.aws), now).await
 }
 
 async fn ask(

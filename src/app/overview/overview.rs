@@ -320,8 +320,9 @@ fn sum_of(costs: &[CostRow], fits: impl Fn(Date) -> bool) -> Usd {
 }
 
 /// A job here has, or had, a machine that is not this workstation.
-pub fn has_aws(summaries: &[Summary]) -> bool {
-    summaries.iter().any(|summary| summary.machine.as_ref().is_some_and(|one| !one.is_here()))
+pub fn has_aws<'a>(summaries: impl IntoIterator<Item = &'a Summary>) -> bool {
+    let mut machines = summaries.into_iter().filter_map(|summary| summary.machine.as_ref());
+    machines.any(|machine| !machine.is_here())
 }
 
 /// The money of this moment; not what the days cost.

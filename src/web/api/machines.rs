@@ -15,6 +15,7 @@ use super::reads::newest;
 use crate::app::Fault;
 use crate::app::overview::machine_watch::{self, CloudLook};
 use crate::app::overview::machines::{RecordedMachine, recorded};
+use crate::app::overview::overview::has_aws;
 use crate::market::elapsed;
 use crate::web::site::Site;
 
@@ -69,7 +70,13 @@ async fn list(site: &Arc<Site>, asks: bool) -> Result<MachineList, Fault> {
             Some(look.clone())
         } else {
             let asked = site.clock.now();
-            let look = machine_watch::look_now(&site.store, &site.workstation, asked).await?;
+            let look = machine_watch::look_now(
+                &site.store,
+                &site.workstation,
+                has_aws(overview.jobs.iter().map(|row| &row.summary)),
+                asked,
+            )
+            .await?;
             *last = Some((site.clock.now(), look.clone()));
             Some(look)
         }
