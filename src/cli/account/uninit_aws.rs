@@ -163,8 +163,8 @@ fn driven_here(context: &Context, setup: &AwsSetup, told: &[JobId]) -> Result<Dr
     Ok(DrivenHere { daemon: there.daemon_runs(), jobs: jobs.collect() })
 }
 
-/// What may still need a daemon: schedules in force, as `SET/NAME`, tunings and jobs without an
-/// end.
+/// Records that may still need a daemon: schedules in force, as `SET/NAME`, tunings and jobs
+/// without an end.
 #[derive(Debug, Default)]
 struct LeftInRoot {
     schedules: Vec<String>,
