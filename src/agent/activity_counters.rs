@@ -343,9 +343,9 @@ impl CountersInner {
         self.intervals.push(secs_per_step);
         let mut sorted = self.intervals.clone();
         sorted.sort_unstable_by(f64::total_cmp);
-        self.progress.secs_per_step = Some(sorted[sorted.len() / 2]);
-        let spread = (self.intervals.len() >= SPREAD_MIN).then(|| mean_of(&self.intervals));
         let median = sorted[sorted.len() / 2];
+        self.progress.secs_per_step = Some(median);
+        let spread = (self.intervals.len() >= SPREAD_MIN).then(|| mean_of(&self.intervals));
         // A few slow steps, as an evaluation, make the mean more than the median.
         self.progress.secs_per_step_low = spread.map(|(mean, error)| median.min(mean - error));
         self.progress.secs_per_step_high = spread.map(|(mean, error)| median.max(mean + error));

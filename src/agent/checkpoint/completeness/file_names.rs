@@ -12,6 +12,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use uuid::Uuid;
+
 use crate::job::{CheckpointLink, counts_pieces, is_log_name, link_depth};
 use crate::ports::TreeFile;
 
@@ -178,8 +180,9 @@ pub(crate) fn kind_of(path: &str) -> Option<(String, NameNumbers)> {
 /// Fewer takes words for hashes (`e2e`). More misses the seven letters of a Git commit.
 const HASH_LETTERS: usize = 6;
 
-/// The lengths of the words of a UUID.
-const UUID_WORDS: [usize; 5] = [8, 4, 4, 4, 12];
+/// The letters of a UUID, and those before its first hyphen.
+const UUID_LETTERS: usize = 36;
+const UUID_FIRST: usize = 8;
 
 /// Each hash and UUID of a path as `@`: the next save has another.
 pub(crate) fn without_hash(path: &str) -> String {
@@ -188,24 +191,20 @@ pub(crate) fn without_hash(path: &str) -> String {
     while let Some(at) = find_uuid(rest) {
         without.push_str(&without_hash_word(&rest[..at]));
         without.push('@');
-        rest = &rest[at + UUID_WORDS.iter().sum::<usize>() + UUID_WORDS.len() - 1..];
+        rest = &rest[at + UUID_LETTERS..];
     }
     without.push_str(&without_hash_word(rest));
     without
 }
 
 fn find_uuid(path: &str) -> Option<usize> {
-    let starts = path.match_indices('-').filter_map(|(dash, _)| dash.checked_sub(UUID_WORDS[0]));
-    starts.into_iter().find(|start| {
-        let mut words = path.get(*start..).unwrap_or_default().splitn(UUID_WORDS.len(), '-');
-        UUID_WORDS.iter().all(|length| {
-            words.next().is_some_and(|word| {
-                let is_last = *length == UUID_WORDS[4];
-                let hex = word.bytes().take_while(u8::is_ascii_hexdigit).count();
-                hex == *length && (is_last || word.len() == *length)
-            })
-        })
-    })
+    let is_uuid = |start: usize| {
+        let end = start + UUID_LETTERS;
+        let goes_on = path.as_bytes().get(end).is_some_and(u8::is_ascii_hexdigit);
+        !goes_on && path.get(start..end).is_some_and(|part| Uuid::try_parse(part).is_ok())
+    };
+    let mut hyphens = path.match_indices('-');
+    hyphens.find_map(|(at, _)| at.checked_sub(UUID_FIRST).filter(|start| is_uuid(*start)))
 }
 
 fn without_hash_word(path: &str) -> String {

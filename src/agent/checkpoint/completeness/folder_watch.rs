@@ -355,13 +355,13 @@ impl FolderWatch {
     /// Whether nothing is kept, and the folder has settings alone: no checkpoint while the script
     /// works. One that writes them again saves in them.
     fn has_settings_alone(&self, picture: &FolderListing) -> bool {
-        let bytes: u64 = without_logs(picture).map(|file| file.stamp.bytes).sum();
+        let bytes = || without_logs(picture).map(|file| file.stamp.bytes).sum::<u64>();
         self.kept.is_empty()
             && !self.marks()
             && !self.ended()
-            && bytes <= SETTINGS_MAX_BYTES
             && !self.units.has_saved_again()
             && without_logs(picture).all(|file| is_settings(&file.path))
+            && bytes() <= SETTINGS_MAX_BYTES
     }
 
     /// Whether a picture has more than the kept one, logs excluded.

@@ -82,11 +82,25 @@ fn lone_number_whose_predecessor_is_deleted_first_is_kept() {
     }
 }
 
+/// Names the new save, deletes the one before, and asserts that it is kept: the first of its kind
+/// rests for ten seconds.
+fn point_to(script: &mut Script, path: &str, before: &str) {
+    script.write("LATEST");
+    if !before.is_empty() {
+        script.remove(before);
+    }
+    script.train(if before.is_empty() { 11 } else { 3 });
+    let kept = script.kept();
+    assert!(has(&kept, path) && has(&kept, "LATEST"), "{path}: {kept:?}");
+    script.train(12);
+    script.kept();
+}
+
 /// Each but the first waited for half a minute: the pointer was there, but not the hash before.
 #[test]
 fn file_with_a_hash_is_kept_once_its_pointer_is_written() {
     let (mut script, mut before) = (Script::new(true), String::new());
-    for (number, hash) in ["3fa8b1", "91c0de4", "0a1b2c3d"].into_iter().enumerate() {
+    for hash in ["3fa8b1", "91c0de4", "0a1b2c3d"] {
         let path = format!("ckpt-{hash}.pt");
         script.write(&path);
         script.open.insert(path.clone());
@@ -99,15 +113,7 @@ fn file_with_a_hash_is_kept_once_its_pointer_is_written() {
         script.wait(1);
         let kept = script.kept();
         assert!(!has(&kept, &path), "its pointer is still to come: {kept:?}");
-        script.write("LATEST");
-        if !before.is_empty() {
-            script.remove(&before);
-        }
-        script.train(if number == 0 { 11 } else { 3 });
-        let kept = script.kept();
-        assert!(has(&kept, &path) && has(&kept, "LATEST"), "{path}: {kept:?}");
-        script.train(12);
-        script.kept();
+        point_to(&mut script, &path, &before);
         before = path;
     }
 }
@@ -413,19 +419,11 @@ fn file_named_by_a_uuid_is_kept_once_its_pointer_is_written() {
         "6fa459ea-ee8a-3ca4-894e-db77e160355e",
         "00000000-aaaa-4bbb-8ccc-123456789012",
     ];
-    for (number, name) in names.into_iter().enumerate() {
+    for name in names {
         let path = format!("model_{name}.pt");
         script.write(&path);
         script.wait(1);
-        script.write("LATEST");
-        if !before.is_empty() {
-            script.remove(&before);
-        }
-        script.train(if number == 0 { 11 } else { 3 });
-        let kept = script.kept();
-        assert!(has(&kept, &path) && has(&kept, "LATEST"), "{path}: {kept:?}");
-        script.train(12);
-        script.kept();
+        point_to(&mut script, &path, &before);
         before = path;
     }
 }
