@@ -126,8 +126,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.note(format!("the configuration will no longer say {}", gone.join(", ")));
     }
     let is_emptied = does(&lines, &SetupStep::EmptyRoot);
-    tell_schedules(context, &schedules, is_emptied);
-    tell_tunings(context, &tunings, is_emptied);
+    let schedule = ("schedule", "goes on with them");
+    tell_left(context, schedule, &schedules, is_emptied, |first| {
+        let set = first.split('/').next().unwrap_or_default();
+        format!("`lamp apply DIR --set {set} --prune` with their files taken out of DIR ends them")
+    });
+    tell_left(context, ("tuning", "starts more trials"), &tunings, is_emptied, |first| {
+        format!("`lamp tune stop {first}` ends it")
+    });
     if place.dry_run {
         tell(false);
         refuse_blocked(&lines)?;
@@ -234,35 +240,22 @@ async fn left_in_root(
     Ok(LeftInRoot { schedules: named, tunings, jobs: open })
 }
 
-fn tell_schedules(context: &Context, schedules: &[String], go: bool) {
-    let Some(first) = schedules.first() else { return };
-    let number = counted(schedules.len() as u64, "schedule");
-    context.printer.warn(match go {
-        true => format!("{number} will be gone with the job root: {}", schedules.join(", ")),
-        false => format!(
-            "left in the job root, where a daemon goes on with them: {number}, {}",
-            schedules.join(", ")
-        ),
-    });
-    if !go {
-        let set = first.split('/').next().unwrap_or_default();
-        context.printer.hint(format!("`lamp apply DIR --set {set} --prune` with their files taken out of DIR ends them; stop the daemon too"));
+/// `kind`: its name, and what a daemon does with it. `end`: how the first of them is ended.
+fn tell_left(
+    context: &Context,
+    (kind, driven): (&str, &str),
+    names: &[String],
+    goes: bool,
+    end: impl FnOnce(&str) -> String,
+) {
+    let Some(first) = names.first() else { return };
+    let (number, all) = (counted(names.len() as u64, kind), names.join(", "));
+    if goes {
+        context.printer.warn(format!("{number} will be gone with the job root: {all}"));
+        return;
     }
-}
-
-fn tell_tunings(context: &Context, tunings: &[String], go: bool) {
-    let Some(first) = tunings.first() else { return };
-    let number = counted(tunings.len() as u64, "tuning");
-    context.printer.warn(match go {
-        true => format!("{number} will be gone with the job root: {}", tunings.join(", ")),
-        false => format!(
-            "left in the job root, where a daemon starts more trials: {number}, {}",
-            tunings.join(", ")
-        ),
-    });
-    if !go {
-        context.printer.hint(format!("`lamp tune stop {first}` ends it; stop the daemon too"));
-    }
+    context.printer.warn(format!("left in the job root, where a daemon {driven}: {number}, {all}"));
+    context.printer.hint(format!("{}; stop the daemon too", end(first)));
 }
 
 /// `--yes` alone never deletes a job: the number shows that the user looked.
