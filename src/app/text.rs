@@ -52,6 +52,11 @@ pub fn counted(number: u64, word: &str) -> String {
     if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
 }
 
+/// `5m to 8m`, or `5m` where both ends read the same.
+pub fn range_text((low, high): (String, String)) -> String {
+    if low == high { low } else { format!("{low} to {high}") }
+}
+
 /// `a, b, c and 36 more`: at most `named` names.
 pub fn some_of(names: &[&str], named: usize) -> String {
     match names.len().saturating_sub(named) {

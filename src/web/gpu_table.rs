@@ -101,10 +101,10 @@ async fn csv_text(site: &Site, job: &str, asked: PlotQuery) -> Result<Option<Str
     let Some((look, scope)) = asked_scope(site, job, asked).await? else { return Ok(None) };
     let names: Vec<&str> = GPU_FIELDS.iter().map(|field| field.name).collect();
     let (mut text, mut has_rows) = (format!("time,seconds,gpu,{}\n", names.join(",")), false);
-    for span in JoinedPlot::of(&scope.parts(site, &look).await?).spans {
-        let read = each_sample(&look.dir, span.attempt, usize::MAX, |rates| {
+    for (attempt, from_secs) in scope.begins(site, &look).await? {
+        let read = each_sample(&look.dir, attempt, usize::MAX, |rates| {
             let at = rates.at.map(|at| at.to_string()).unwrap_or_default();
-            let secs = span.from_secs + rates.t_secs;
+            let secs = from_secs + rates.t_secs;
             for gpu in &rates.gpus {
                 has_rows = true;
                 let values = GPU_FIELDS.iter().map(|field| (field.value)(gpu));

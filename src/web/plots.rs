@@ -519,13 +519,13 @@ async fn csv_text(
     let Some(field) = FIELDS.iter().find(|field| field.name == name) else { return Ok(None) };
     let Some((look, scope)) = asked_scope(site, job, asked).await? else { return Ok(None) };
     let (mut text, mut has_value) = (format!("time,seconds,{name}\n"), false);
-    for span in JoinedPlot::of(&scope.parts(site, &look).await?).spans {
-        let read = each_sample(&look.dir, span.attempt, usize::MAX, |rates| {
+    for (attempt, from_secs) in scope.begins(site, &look).await? {
+        let read = each_sample(&look.dir, attempt, usize::MAX, |rates| {
             let at = rates.at.map(|at| at.to_string()).unwrap_or_default();
             let value = (field.value)(&rates);
             has_value |= value.is_some();
             let value = value.map(|value| value.to_string()).unwrap_or_default();
-            text.push_str(&format!("{at},{},{value}\n", span.from_secs + rates.t_secs));
+            text.push_str(&format!("{at},{},{value}\n", from_secs + rates.t_secs));
         });
         read.await.map_err(|error| record_errors::record_fault(&error))?;
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::app::text::measure;
+use crate::app::text::{measure, range_text};
 use crate::app::view::job_summary::Summary;
 use crate::app::view::plot_data::{PlotData, Series};
 use crate::instance::Status;
@@ -115,10 +115,6 @@ impl JobOutlook {
         let parts: Vec<String> = own.into_iter().chain(all).collect();
         (!parts.is_empty()).then(|| parts.join("; "))
     }
-}
-
-fn range_text((low, high): (String, String)) -> String {
-    if low == high { low } else { format!("{low} to {high}") }
 }
 
 fn last_known(series: &Series) -> Option<(f64, f64)> {

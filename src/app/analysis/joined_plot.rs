@@ -38,15 +38,13 @@ pub struct JoinedPlot {
 }
 
 impl JoinedPlot {
-    /// `parts`: oldest first. One of several needs a clock, which gives its place.
+    /// `parts`: oldest first.
     pub fn of(parts: &[PlotPart]) -> JoinedPlot {
-        if let [only] = parts {
-            let span =
-                AttemptSpan { attempt: only.attempt, from_secs: 0.0, to_secs: only.plot.end_secs };
-            let (data, gpus) = (only.plot.data.clone(), only.plot.gpus.clone());
-            return JoinedPlot { data, gpus, spans: vec![span] };
-        }
         let spans = spans(parts);
+        if let [only] = parts {
+            let (data, gpus) = (only.plot.data.clone(), only.plot.gpus.clone());
+            return JoinedPlot { data, gpus, spans };
+        }
         let placed = || {
             spans.iter().filter_map(|span| {
                 let part = parts.iter().find(|part| part.attempt == span.attempt)?;
@@ -76,8 +74,13 @@ impl JoinedPlot {
     }
 }
 
-/// Time never goes back, whatever the clocks of the machines say.
-fn spans(parts: &[PlotPart]) -> Vec<AttemptSpan> {
+/// The places of the attempts. One of several needs a clock. Time never goes back, whatever the
+/// clocks of the machines say.
+pub fn spans(parts: &[PlotPart]) -> Vec<AttemptSpan> {
+    if let [only] = parts {
+        let to_secs = only.plot.end_secs;
+        return vec![AttemptSpan { attempt: only.attempt, from_secs: 0.0, to_secs }];
+    }
     let mut spans: Vec<AttemptSpan> = Vec::new();
     let known = parts.iter().filter_map(|part| Some((part, part.plot.data.began?)));
     let mut zero = None;

@@ -229,9 +229,7 @@ impl MachineWatch {
         }
         let (store, workstation) = (Arc::clone(store), workstation.clone());
         let under_way = UnderWay(Arc::clone(&self.asked));
-        let has_aws = has_aws
-            || is_set_up(&workstation.aws)
-            || kept.as_ref().is_some_and(|look| look.has_aws);
+        let has_aws = has_aws || knows_aws(&workstation, kept.as_ref());
         let task = tokio::spawn(async move {
             let look = ask(&store, &workstation, has_aws, now).await;
             let mut asked = lock(&under_way.0);
@@ -274,9 +272,12 @@ impl MachineWatch {
 }
 
 /// Whether the user has an `[aws]`.
-fn is_set_up(aws: &AwsSettings) -> bool {
+/// EC2 is set up here, or the last look was at it too.
+fn knows_aws(workstation: &Workstation, last: Option<&CloudLook>) -> bool {
+    let aws = &workstation.aws;
     // The cache is set in any case.
-    *aws != AwsSettings { cache: aws.cache.clone(), ..AwsSettings::default() }
+    let is_set_up = *aws != AwsSettings { cache: aws.cache.clone(), ..AwsSettings::default() };
+    is_set_up || last.is_some_and(|look| look.has_aws)
 }
 
 fn lock(asked: &Mutex<LookState>) -> MutexGuard<'_, LookState> {
@@ -308,8 +309,8 @@ pub async fn look_now(
     has_aws: bool,
     now: Timestamp,
 ) -> Result<CloudLook, Fault> {
-    let had_aws = kept(workstation).is_some_and(|look| look.has_aws);
-    ask(store, workstation, has_aws || had_aws || is_set_up(&workstation.aws), now).await
+    let has_aws = has_aws || knows_aws(workstation, kept(workstation).as_ref());
+    ask(store, workstation, has_aws, now).await
 }
 
 async fn ask(

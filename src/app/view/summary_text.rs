@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::app::text::local_time;
+use crate::app::text::{local_time, range_text};
 use crate::app::view::cost_bound::Limited;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::next_end::WatchPolicy;
@@ -36,10 +36,8 @@ pub fn progress_text(progress: &Progress) -> Option<String> {
 fn left_text(progress: &Progress) -> Option<String> {
     let left = progress.secs_left().filter(|secs| *secs >= 1.0)?;
     let time = |secs: f64| Span::from_secs(secs as u64).to_string();
-    Some(match progress.secs_left_range().map(|(low, high)| (time(low), time(high))) {
-        Some((low, high)) if low != high => format!("{low} to {high} left"),
-        _ => format!("{} left", time(left)),
-    })
+    let (low, high) = progress.secs_left_range().unwrap_or((left, left));
+    Some(format!("{} left", range_text((time(low), time(high)))))
 }
 
 /// `GPU 93% 10.2/24.0 GiB, CPU 210%`; unknown values are left out.

@@ -15,7 +15,7 @@ use super::reads::newest;
 use crate::app::Fault;
 use crate::app::overview::machine_watch::{self, CloudLook};
 use crate::app::overview::machines::{RecordedMachine, recorded};
-use crate::app::overview::overview::has_aws;
+use crate::app::overview::overview::{Overview, has_aws};
 use crate::market::elapsed;
 use crate::web::site::Site;
 
@@ -60,29 +60,7 @@ pub async fn machines(State(site): State<Arc<Site>>, Query(which): Query<WhichLo
 
 async fn list(site: &Arc<Site>, asks: bool) -> Result<MachineList, Fault> {
     let overview = newest(site).await?;
-    let look = if asks {
-        // Programs that ask at once wait for one look.
-        let mut last = site.cloud_look.lock().await;
-        let is_new = |(ended, _): &&(Timestamp, CloudLook)| {
-            elapsed(*ended, site.clock.now()) < REPEATED_AFTER
-        };
-        if let Some((_, look)) = last.as_ref().filter(is_new) {
-            Some(look.clone())
-        } else {
-            let asked = site.clock.now();
-            let look = machine_watch::look_now(
-                &site.store,
-                &site.workstation,
-                has_aws(overview.jobs.iter().map(|row| &row.summary)),
-                asked,
-            )
-            .await?;
-            *last = Some((site.clock.now(), look.clone()));
-            Some(look)
-        }
-    } else {
-        overview.look.clone()
-    };
+    let look = if asks { Some(look_now(site, &overview).await?) } else { overview.look.clone() };
     let now = site.clock.now();
     Ok(MachineList {
         at: overview.at,
@@ -90,4 +68,19 @@ async fn list(site: &Arc<Site>, asks: bool) -> Result<MachineList, Fault> {
         look_age_secs: look.as_ref().map(|look| elapsed(look.at, now).as_secs()),
         look,
     })
+}
+
+/// Programs that ask at once wait for one look.
+async fn look_now(site: &Site, overview: &Overview) -> Result<CloudLook, Fault> {
+    let mut last = site.cloud_look.lock().await;
+    let asked = site.clock.now();
+    if let Some((ended, look)) = last.as_ref()
+        && elapsed(*ended, asked) < REPEATED_AFTER
+    {
+        return Ok(look.clone());
+    }
+    let has_aws = has_aws(overview.jobs.iter().map(|row| &row.summary));
+    let look = machine_watch::look_now(&site.store, &site.workstation, has_aws, asked).await?;
+    *last = Some((site.clock.now(), look.clone()));
+    Ok(look)
 }

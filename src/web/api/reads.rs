@@ -36,17 +36,6 @@ pub struct WhichJobs {
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct WhichPlot {
-    /// Without it, the newest.
-    #[param(minimum = 1)]
-    attempt: Option<u32>,
-    /// The newest attempts that have worked, on one time axis.
-    #[serde(default)]
-    all: bool,
-}
-
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
 pub struct WhichLines {
     /// Lines from the end.
     #[param(minimum = 1, maximum = 20_000, default = 200)]
@@ -124,23 +113,22 @@ fn unreadable(job: &str) -> Fault {
 }
 
 /// The measurements of an attempt as series, and what happened beside them
-#[utoipa::path(get, path = "/api/v1/jobs/{job}/plot", params(("job" = String, Path), WhichPlot),
+#[utoipa::path(get, path = "/api/v1/jobs/{job}/plot", params(("job" = String, Path), PlotQuery),
     responses((status = 200, body = Plots)))]
 pub async fn plot(
     State(site): State<Arc<Site>>,
     Path(job): Path<String>,
-    Query(which): Query<WhichPlot>,
+    Query(which): Query<PlotQuery>,
 ) -> Response {
     let read = async {
         let look = site.looks.of(plot_scope::source(&site), &job, plot_scope::age(&site)).await?;
         let explained = &look.explained;
-        let has = |number| explained.attempts.iter().any(|one| one.attempt.number() == number);
-        if let Some(number) = which.attempt.filter(|number| !has(*number)) {
-            return Err(no_attempt(&job, number));
-        }
-        let asked = PlotQuery { attempt: which.attempt, all: which.all };
-        let scope = PlotScope::asked(explained, asked);
-        let scope = scope.unwrap_or_else(|| PlotScope::one(plot_scope::chosen(explained, None)));
+        let scope = match (PlotScope::asked(explained, which), which.attempt) {
+            (Some(scope), _) => scope,
+            (None, Some(number)) => return Err(no_attempt(&job, number)),
+            // A job without an attempt has empty plots.
+            (None, None) => PlotScope::one(AttemptNo::FIRST),
+        };
         Plots::read(&site, &look, &scope).await
     };
     of(read.await)

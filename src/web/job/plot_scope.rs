@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::job_look::{JobLook, LookSource};
-use crate::app::analysis::joined_plot::PlotPart;
+use crate::app::analysis::joined_plot::{PlotPart, spans};
 use crate::app::analysis::sample_cache::AttemptPlot;
 use crate::app::view::timeline::{Explained, ExplainedAttempt};
 use crate::app::{Fault, record_errors};
@@ -21,10 +22,13 @@ const ATTEMPTS_MAX: usize = 6;
 const SETTLED_AGE: Duration = Duration::from_secs(600);
 
 /// The query of a plot, a table or a CSV.
-#[derive(Clone, Copy, Default, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct PlotQuery {
+    /// Without it, the newest.
+    #[param(minimum = 1)]
     pub attempt: Option<u32>,
-    /// All attempts that have worked, the newest six.
+    /// The newest attempts that have worked, on one time axis.
     #[serde(default)]
     pub all: bool,
 }
@@ -96,6 +100,23 @@ impl PlotScope {
             parts.push(PlotPart { attempt, plot });
         }
         Ok(parts)
+    }
+
+    /// The attempts, and where each begins on their axis. One alone begins it, so that none of its
+    /// samples is needed.
+    ///
+    /// # Errors
+    /// Fails when the store does not answer.
+    pub async fn begins(
+        &self,
+        site: &Site,
+        look: &JobLook,
+    ) -> Result<Vec<(AttemptNo, f64)>, Fault> {
+        if let [only] = self.attempts[..] {
+            return Ok(vec![(only, 0.0)]);
+        }
+        let spans = spans(&self.parts(site, look).await?);
+        Ok(spans.iter().map(|span| (span.attempt, span.from_secs)).collect())
     }
 }
 
