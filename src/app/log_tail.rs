@@ -23,6 +23,25 @@ use crate::wire::StoreError;
 /// of 0.1 s.
 const READS_IN_FLIGHT: usize = 8;
 
+/// The end of a log.
+#[derive(Debug)]
+pub struct LogEnd {
+    pub bytes: Vec<u8>,
+    /// For what follows.
+    pub tail: LogTail,
+    /// The pieces that were read, oldest first. The first of them may not be wholly in `bytes`.
+    pub pieces: Vec<LogPiece>,
+}
+
+/// A piece of a log, which never changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogPiece {
+    /// Its name in the job directory; a later piece has a greater one.
+    pub name: String,
+    /// The line ends in it.
+    pub line_ends: usize,
+}
+
 #[derive(Clone, Debug)]
 pub struct LogTail {
     pub attempt: AttemptNo,
@@ -54,7 +73,7 @@ impl LogTail {
         Ok(dir.store().head(&key).await?.map(|piece| piece.modified))
     }
 
-    /// The last lines so far, and a tail for what follows. Reads only the last pieces.
+    /// The last lines so far. Reads only the last pieces.
     ///
     /// # Errors
     /// As [`LogTail::next`].
@@ -62,12 +81,12 @@ impl LogTail {
         dir: &JobDir,
         attempt: AttemptNo,
         lines: usize,
-    ) -> Result<(Vec<u8>, Self), JobDirError> {
+    ) -> Result<LogEnd, JobDirError> {
         let mut after = LogTail::new(attempt);
         let found = dir.store().children_after(&layout::log(dir.job(), attempt), "").await?;
         let names: Vec<String> = found.into_iter().filter(|name| name.ends_with(".zst")).collect();
         after.last = names.last().cloned().unwrap_or_default();
-        let mut bytes = Vec::new();
+        let (mut bytes, mut pieces) = (Vec::new(), Vec::new());
         for name in names.iter().rev() {
             if lines_in(&bytes) > lines {
                 break;
@@ -78,11 +97,13 @@ impl LogTail {
                 ..LogTail::new(attempt)
             };
             let mut piece = one.next(dir).await?;
+            pieces.push(LogPiece { name: name.clone(), line_ends: line_ends(&piece) });
             piece.append(&mut bytes);
             bytes = piece;
         }
+        pieces.reverse();
         let from = bytes.len() - last_lines(&bytes, lines).len();
-        Ok((bytes.split_off(from), after))
+        Ok(LogEnd { bytes: bytes.split_off(from), tail: after, pieces })
     }
 
     /// The bytes since the last call, at most one piece; empty when there are none.
@@ -133,10 +154,13 @@ impl LogTail {
     }
 }
 
+fn line_ends(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte == b'\n').count()
+}
+
 /// Counts lines, also one without a line end.
 pub fn lines_in(bytes: &[u8]) -> usize {
-    bytes.iter().filter(|byte| **byte == b'\n').count()
-        + usize::from(bytes.last().is_some_and(|byte| *byte != b'\n'))
+    line_ends(bytes) + usize::from(bytes.last().is_some_and(|byte| *byte != b'\n'))
 }
 
 /// The last lines of a text, which may end inside a line.

@@ -78,8 +78,8 @@ impl OpenJob {
             Some(newest) => unless_damaged(dir.status(newest).await).map_err(fault)?,
             None => None,
         };
-        let (bytes, _) = LogTail::last(&dir, attempt, LOG_LINES).await.map_err(fault)?;
-        let text = String::from_utf8_lossy(&bytes);
+        let end = LogTail::last(&dir, attempt, LOG_LINES).await.map_err(fault)?;
+        let text = String::from_utf8_lossy(&end.bytes);
         let log = text.split_terminator('\n').map(|line| newest_state(line).to_owned()).collect();
         let gang = GangView::read(&dir, trends, store, now).await.map_err(fault)?;
         Ok(OpenJob {

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::app::log_tail::LogTail;
+use crate::app::log_tail::{LogPiece, LogTail};
 use crate::app::text::{counted, readable};
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError};
@@ -45,12 +45,12 @@ pub async fn part(
 ) -> Result<Markup, JobDirError> {
     let is_search = !find.is_empty();
     let lines = if is_search || jump { SEARCHED } else { SHOWN };
-    let (bytes, _) = LogTail::last(dir, attempt, lines).await?;
-    let text = String::from_utf8_lossy(&bytes);
+    let end = LogTail::last(dir, attempt, lines).await?;
+    let text = String::from_utf8_lossy(&end.bytes);
     Ok(match (is_search, jump) {
         (true, _) => found(&text, find),
         (false, true) => around_error(&text),
-        (false, false) => end(&text),
+        (false, false) => end_part(&text, &end.pieces),
     })
 }
 
@@ -78,11 +78,17 @@ fn around_error(text: &str) -> Markup {
     }
 }
 
-fn end(text: &str) -> Markup {
+/// `data-pieces` tells an open page which lines are new: those of the pieces that it has not seen.
+fn end_part(text: &str, pieces: &[LogPiece]) -> Markup {
     if text.is_empty() {
         return html! { p.muted { "The log is empty." } };
     }
-    html! { pre.log data-tail tabindex="0" aria-label="The end of the log" { (readable(text)) } }
+    let told = |piece: &LogPiece| format!("{}:{}", piece.name, piece.line_ends);
+    let told: Vec<String> = pieces.iter().map(told).collect();
+    html! {
+        pre.log data-pieces=(told.join(" ")) data-open[!text.ends_with('\n')] tabindex="0"
+            aria-label="The end of the log" { (readable(text)) }
+    }
 }
 
 fn found(text: &str, find: &str) -> Markup {

@@ -90,8 +90,8 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<ToldJob, JobDirError> {
     for attempt in &explained.attempts {
         let attempt = attempt.attempt;
         let plots = PlotData::read(dir, attempt, POINTS).await?;
-        let (bytes, _) = LogTail::last(dir, attempt, LOG_LINES).await?;
-        let log = readable(&String::from_utf8_lossy(&bytes));
+        let end = LogTail::last(dir, attempt, LOG_LINES).await?;
+        let log = readable(&String::from_utf8_lossy(&end.bytes));
         attempts.push(ToldAttempt { attempt, plots, log });
     }
     Ok(ToldJob { receipt, summary, explained, attempts })

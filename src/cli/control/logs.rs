@@ -5,7 +5,7 @@ use clap::Args as ClapArgs;
 use super::outputs::warn_discarded;
 use crate::app::drive;
 use crate::app::gang::gang_jobs::find_rank;
-use crate::app::log_tail::{LogTail, lines_in};
+use crate::app::log_tail::{LogEnd, LogTail, lines_in};
 use crate::app::record_errors;
 use crate::app::view::discarded;
 use crate::app::view::standalone_run::AloneRun;
@@ -138,7 +138,7 @@ async fn last_of(
 ) -> Result<(Vec<(AttemptNo, Vec<u8>)>, Option<LogTail>), JobDirError> {
     let (mut pieces, mut newest, mut left) = (Vec::new(), None, lines);
     for attempt in attempts.iter().rev() {
-        let (bytes, tail) = LogTail::last(dir, *attempt, left).await?;
+        let LogEnd { bytes, tail, .. } = LogTail::last(dir, *attempt, left).await?;
         left = left.saturating_sub(lines_in(&bytes));
         newest = newest.or(Some(tail));
         pieces.extend((!bytes.is_empty()).then_some((*attempt, bytes)));

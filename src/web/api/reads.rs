@@ -198,8 +198,8 @@ async fn log_text(site: &Site, job: &str, which: &WhichLines) -> Result<String, 
     let Some(attempt) = attempt else {
         return Err(no_attempt(job, which.attempt.unwrap_or_default()));
     };
-    let (bytes, _) = LogTail::last(&dir, attempt, lines as usize).await.map_err(unread)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let end = LogTail::last(&dir, attempt, lines as usize).await.map_err(unread)?;
+    Ok(String::from_utf8_lossy(&end.bytes).into_owned())
 }
 
 /// What jobs cost: a row for each attempt and day

@@ -30,7 +30,7 @@ if (live && live.dataset.from) {
     if (!paused.hidden) return;
     const kept = [...live.querySelectorAll("[data-keep]")];
     const log = live.querySelector(".log");
-    const scroll = log && { top: log.scrollTop, end: isAtEnd(log), text: log.textContent };
+    const scroll = log && { top: log.scrollTop, end: isAtEnd(log), text: log.textContent, ...log.dataset };
     live.innerHTML = event.data;
     for (const part of kept) {
       const fresh = document.getElementById(part.id);
@@ -54,22 +54,23 @@ function isAtEnd(log) { return log.scrollTop + log.clientHeight >= log.scrollHei
 let below = 0;
 const LINES_KEPT = 5000;
 function follow(log, before) {
-  if (before.end || !("tail" in log.dataset)) {
+  if (before.end || !("pieces" in log.dataset) || !("pieces" in before)) {
     below = 0;
     log.scrollTop = before.end ? log.scrollHeight : before.top;
     return;
   }
-  const old = before.text.split("\n");
-  const fresh = log.textContent.split("\n");
-  // The last line may go on, so the lines before it say where the new ones begin.
-  const known = old.slice(-6, -2);
-  if (known.length < 4) { log.scrollTop = before.top; return; }
-  let from = fresh.length;
-  while (from > 0 && !known.every((line, at) => fresh[from - known.length + at] === line)) from -= 1;
-  const added = fresh.slice(from);
-  // The last two old lines come again with the new ones.
-  below += from > 0 ? Math.max(added.length - 2, 0) : fresh.length;
-  if (from > 0) log.textContent = [...old.slice(0, -2), ...added].slice(-LINES_KEPT).join("\n");
+  const pieces = (told) => told.split(" ").map((piece) => piece.split(":"));
+  const seen = pieces(before.pieces).at(-1)[0];
+  const ends = pieces(log.dataset.pieces).filter(([name]) => name > seen).reduce((sum, [, lines]) => sum + Number(lines), 0);
+  const old = before.text.split("\n"), fresh = log.textContent.split("\n");
+  // A line without its end goes on in the next piece.
+  const goesOn = "open" in before;
+  if (goesOn) old.pop();
+  const from = fresh.length - ("open" in log.dataset) - ends;
+  const added = fresh.slice(Math.max(from, 0));
+  below += from < 0 ? ends : added.length - (goesOn && added.length > 0);
+  // With more new lines than are sent, those between are not in view.
+  if (from >= 0) log.textContent = [...old, ...added].slice(-LINES_KEPT).join("\n");
   log.scrollTop = before.top;
   tellBelow(log);
 }
