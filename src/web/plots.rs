@@ -19,11 +19,12 @@ use crate::app::analysis::effective_load::EffectiveLoad;
 use crate::app::analysis::gpu_history::GpuHistory;
 use crate::app::analysis::joined_plot::{AttemptSpan, JoinedPlot, PlotPart};
 use crate::app::analysis::lost_money::LostMoney;
+use crate::app::analysis::sample_cache::TimeAxis;
 use crate::app::analysis::startup_timeline::StartupTimeline;
 use crate::app::prices::pool_prices::{MARKED_MAX, PoolTime};
 use crate::app::text::{local_time, measure};
 use crate::app::view::next_end::Countdown;
-use crate::app::view::plot_data::{FIELDS, PlotData, Series, each_sample, reduced};
+use crate::app::view::plot_data::{FIELDS, PlotData, Series, began, each_sample, reduced};
 use crate::app::view::timeline::{self, ExplainedAttempt, TimelineEntry};
 use crate::app::{Fault, record_errors};
 use crate::job::AttemptNo;
@@ -520,12 +521,14 @@ async fn csv_text(
     let Some((look, scope)) = asked_scope(site, job, asked).await? else { return Ok(None) };
     let (mut text, mut has_value) = (format!("time,seconds,{name}\n"), false);
     for (attempt, from_secs) in scope.begins(site, &look).await? {
+        let mut axis = TimeAxis::default();
         let read = each_sample(&look.dir, attempt, usize::MAX, |rates| {
+            let secs = rates.t_secs + axis.take(rates.t_secs, rates.t_secs, began(&rates));
             let at = rates.at.map(|at| at.to_string()).unwrap_or_default();
             let value = (field.value)(&rates);
             has_value |= value.is_some();
             let value = value.map(|value| value.to_string()).unwrap_or_default();
-            text.push_str(&format!("{at},{},{value}\n", from_secs + rates.t_secs));
+            text.push_str(&format!("{at},{},{value}\n", from_secs + secs));
         });
         read.await.map_err(|error| record_errors::record_fault(&error))?;
     }

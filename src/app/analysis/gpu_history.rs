@@ -105,6 +105,12 @@ impl GpuTrack {
         track
     }
 
+    /// About as many bytes as it takes in memory.
+    pub fn bytes(&self) -> usize {
+        let values: usize = self.0.iter().map(|row| row.gpus.len()).sum();
+        self.0.len() * size_of::<GpuRow>() + values * size_of::<GpuValue>()
+    }
+
     /// Adds rows that began `shift` seconds later.
     pub fn extend(&mut self, later: &GpuTrack, shift: f64) {
         let moved = |row: &GpuRow| GpuRow { secs: row.secs + shift, gpus: row.gpus.clone() };

@@ -7,6 +7,7 @@
 //! A week at one sample a second is 300 MB of rows, and about 10 MB here.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,9 +30,9 @@ use crate::market::elapsed;
 /// A drawing is a little wider. With more, the data of eight GPUs exceeds 200 KB.
 pub(super) const POINTS: usize = 600;
 
-/// Attempts in memory. One of a week has about 10 MB, and most have less than one MB. A page shows
-/// six.
-const ATTEMPTS_MAX: usize = 16;
+/// The memory of all attempts. One of a week has about 10 MB, and most have less than one MB. A
+/// page shows six.
+const BYTES_MAX: usize = 128 << 20;
 
 /// Batches that one task unpacks. Fewer, and the tasks cost more than their work; more, and one
 /// core does all.
@@ -62,6 +63,8 @@ pub struct SampleCache(Mutex<BTreeMap<String, Arc<CachedAttempt>>>);
 struct CachedAttempt {
     samples: tokio::sync::Mutex<AttemptSamples>,
     used: Mutex<Option<Timestamp>>,
+    /// As of its last read.
+    bytes: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -90,6 +93,7 @@ impl SampleCache {
         if samples.looked.is_none_or(|looked| looked > now || elapsed(looked, now) >= every) {
             if samples.read_new(dir, attempt).await? || samples.looked.is_none() {
                 samples.plot = Arc::new(samples.plot());
+                cached.bytes.store(samples.bytes(), Ordering::Relaxed);
             }
             samples.looked = Some(now);
         }
@@ -100,14 +104,15 @@ impl SampleCache {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let cached = Arc::clone(all.entry(key).or_default());
         *cached.used.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
-        if all.len() > ATTEMPTS_MAX {
-            let used = |cached: &CachedAttempt| {
-                *cached.used.lock().unwrap_or_else(PoisonError::into_inner)
-            };
+        let used =
+            |cached: &CachedAttempt| *cached.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = |all: &BTreeMap<String, Arc<CachedAttempt>>| -> usize {
+            all.values().map(|cached| cached.bytes.load(Ordering::Relaxed)).sum()
+        };
+        while bytes(&all) > BYTES_MAX && all.len() > 1 {
             let oldest = all.iter().min_by_key(|(_, cached)| used(cached));
-            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
-                all.remove(&oldest);
-            }
+            let Some(oldest) = oldest.map(|(key, _)| key.clone()) else { break };
+            all.remove(&oldest);
         }
         cached
     }
@@ -132,13 +137,18 @@ impl AttemptSamples {
         Ok(!new.is_empty())
     }
 
+    /// About as many bytes as it takes in memory.
+    fn bytes(&self) -> usize {
+        self.batches.values().map(BatchPoints::bytes).sum()
+    }
+
     /// Puts the batches on one time axis.
     fn plot(&self) -> AttemptPlot {
         let mut axis = Axis::default();
         let mut all: Vec<Vec<Point>> = vec![Vec::new(); FIELDS.len()];
         let mut gpus = GpuTrack::default();
         for batch in self.batches.values().filter(|batch| batch.samples > 0) {
-            let (last, gaps) = (axis.last_secs, axis.blind.len());
+            let (last, gaps) = (axis.time.last_secs, axis.blind.len());
             let shift = axis.take(batch);
             gpus.extend(&batch.gpus, shift);
             // A line over a gap would claim values that were not measured.
@@ -153,12 +163,12 @@ impl AttemptSamples {
         let series = fields.map(|(field, points)| rounded(Series::of(field, points, POINTS)));
         let samples = self.batches.values().map(|batch| batch.samples).sum();
         AttemptPlot {
-            data: PlotData { began: axis.began, samples, series: series.collect() },
+            data: PlotData { began: axis.time.began, samples, series: series.collect() },
             blind: axis.blind,
             load: self.load(),
             gpus: gpus.history(),
             track: gpus.few(),
-            end_secs: axis.last_secs,
+            end_secs: axis.time.last_secs,
         }
     }
 
@@ -293,6 +303,11 @@ impl BatchPoints {
         }
     }
 
+    fn bytes(&self) -> usize {
+        let points: usize = self.points.iter().map(Vec::len).sum();
+        size_of::<BatchPoints>() + points * size_of::<Point>() + self.gpus.bytes()
+    }
+
     fn shrink(&mut self, detail: usize) {
         for points in &mut self.points {
             *points = kept(points, detail);
@@ -391,34 +406,47 @@ fn gap(from: f64, to: f64) -> Option<SecsRange> {
 /// The time axis of an attempt. An agent that starts again counts from zero again, so its samples
 /// are moved by the wall clock.
 #[derive(Default)]
-struct Axis {
+pub struct TimeAxis {
     began: Option<Timestamp>,
     shift: f64,
     /// The last sample, before and after the move.
     last_raw: Option<f64>,
     last_secs: f64,
+}
+
+impl TimeAxis {
+    /// Takes samples from `first` to `last`, in seconds of their agent, whose zero was at `began`.
+    /// Returns by how many seconds they are moved.
+    pub fn take(&mut self, first: f64, last: f64, began: Option<Timestamp>) -> f64 {
+        self.began = self.began.or(began);
+        if self.last_raw.is_some_and(|last| first < last) {
+            let later = self.began.zip(began);
+            let later = later.map(|(first, this)| this.duration_since(first).as_secs_f64());
+            // Time never goes back, whatever the clock says.
+            self.shift = later.unwrap_or(0.0).max(self.last_secs - first);
+        }
+        self.last_raw = Some(last);
+        self.last_secs = last + self.shift;
+        self.shift
+    }
+}
+
+/// The axis, and the stretches of it without a sample.
+#[derive(Default)]
+struct Axis {
+    time: TimeAxis,
     blind: Vec<SecsRange>,
 }
 
 impl Axis {
     /// Returns by how much the batch is moved.
     fn take(&mut self, batch: &BatchPoints) -> f64 {
-        self.began = self.began.or(batch.began);
-        if self.last_raw.is_some_and(|last| batch.from_secs < last) {
-            let later = self.began.zip(batch.began);
-            let later = later.map(|(first, this)| this.duration_since(first).as_secs_f64());
-            // Time never goes back, whatever the clock says.
-            self.shift = later.unwrap_or(0.0).max(self.last_secs - batch.from_secs);
-        }
-        if self.last_raw.is_some() {
-            self.blind.extend(gap(self.last_secs, batch.from_secs + self.shift));
-        }
-        let moved =
-            |gap: &SecsRange| SecsRange { from: gap.from + self.shift, to: gap.to + self.shift };
-        self.blind.extend(batch.blind.iter().map(moved).collect::<Vec<_>>());
-        self.last_raw = Some(batch.to_secs);
-        self.last_secs = batch.to_secs + self.shift;
-        self.shift
+        let before = self.time.last_raw.map(|_| self.time.last_secs);
+        let shift = self.time.take(batch.from_secs, batch.to_secs, batch.began);
+        self.blind.extend(before.and_then(|before| gap(before, batch.from_secs + shift)));
+        let moved = |gap: &SecsRange| SecsRange { from: gap.from + shift, to: gap.to + shift };
+        self.blind.extend(batch.blind.iter().map(moved));
+        shift
     }
 }
 
@@ -515,6 +543,22 @@ mod tests {
         assert_eq!(plot.load.highest_watts, Some(160.0));
         assert_eq!(plot.load.busy_percent, Some(60.0));
         assert_eq!(plot.load.limit_watts, None);
+    }
+
+    #[test]
+    fn attempt_that_was_read_longest_ago_goes_when_memory_is_full() {
+        let cache = SampleCache::default();
+        let at = |second: i64| Timestamp::from_second(1_700_000_000 + second).expect("a moment");
+        for (second, key) in ["a", "b", "c"].into_iter().enumerate() {
+            let cached = cache.cached(key.into(), at(second as i64));
+            cached.bytes.store(BYTES_MAX / 2, Ordering::Relaxed);
+        }
+        let _used = cache.cached("b".into(), at(9));
+        let keys: Vec<String> = cache.0.lock().expect("no panic").keys().cloned().collect();
+        assert_eq!(keys, ["b", "c"]);
+        let hour = samples((0..60).map(|minute| batch(0, minute * 60, 50.0)).collect());
+        let values = 2 * 3600 * size_of::<Point>();
+        assert!((values..values * 10).contains(&hour.bytes()), "{} bytes", hour.bytes());
     }
 
     #[test]
