@@ -166,7 +166,7 @@ impl PricesQuery {
 pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<PricesQuery>) -> Response {
     let jobs = priced_jobs(&site).await;
     let answer =
-        if asked.is_empty() { None } else { Some(answer(&site, &asked, jobs.clone()).await) };
+        if asked.is_empty() { None } else { Some(page_answer(&site, &asked, jobs.clone()).await) };
     let body = html! {
         (form(&asked))
         @match &answer {
@@ -252,8 +252,18 @@ async fn answer(
         return Err(Fault::new(ExitCode::NOT_FOUND, format!("EC2 sells nothing that fits{why}"))
             .hint("`lamp prices` without a word shows every GPU machine"));
     }
-    let chances = pool_chances(&site.store, &rows, now).await;
-    Ok(PriceAnswer { wanted, rows, supply, from, at, chances, jobs })
+    Ok(PriceAnswer { wanted, rows, supply, from, at, chances: BTreeMap::new(), jobs })
+}
+
+/// The answer with what the job root knows of the pools.
+async fn page_answer(
+    site: &Site,
+    asked: &PricesQuery,
+    jobs: Vec<PricedJob>,
+) -> Result<PriceAnswer, Fault> {
+    let mut answer = answer(site, asked, jobs).await?;
+    answer.chances = pool_chances(&site.store, &answer.rows, &*site.clock).await;
+    Ok(answer)
 }
 
 fn window(days: u32) -> Span {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
@@ -12,12 +13,16 @@ use super::price_row::PriceRow;
 use crate::jobdir::{self, layout};
 use crate::market::{Span, elapsed};
 use crate::policy::market::pool_history::Pool;
+use crate::ports::Clock;
 use crate::wire::StoreHandle;
 
 /// Pools that are read for one page. Each costs a request; the cheapest stand first.
 const POOLS_MAX: usize = 60;
 
 const READS_IN_FLIGHT: usize = 16;
+
+/// The prices are there, and a slow job root must not hold them back.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A longer life makes no difference to a person.
 const LIFE_HOURS_MAX: f64 = 48.0;
@@ -57,12 +62,13 @@ impl PoolChance {
 /// The zone and the type of a pool.
 pub type PoolKey = (String, String);
 
-/// The memories of the pools of these rows. One that cannot be read is none.
+/// The memories of the pools of these rows. One that cannot be read in [`PATIENCE`] is none.
 pub async fn pool_chances(
     store: &StoreHandle,
     rows: &[PriceRow],
-    now: Timestamp,
+    clock: &dyn Clock,
 ) -> BTreeMap<PoolKey, PoolChance> {
+    let now = clock.now();
     let spot = rows.iter().filter(|row| row.spot.is_some()).take(POOLS_MAX);
     let wanted: Vec<PoolKey> =
         spot.map(|row| (row.zone.to_string(), row.instance_type.clone())).collect();
@@ -75,7 +81,8 @@ pub async fn pool_chances(
             Some((key, PoolChance::of(&pool, now)))
         }
     };
-    let read = stream::iter(wanted).map(read).buffered(READS_IN_FLIGHT);
+    let read = stream::iter(wanted).map(read).buffer_unordered(READS_IN_FLIGHT);
+    let read = read.take_until(clock.sleep(PATIENCE));
     read.filter_map(std::future::ready).collect().await
 }
 
