@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -13,6 +14,7 @@ use crate::app::view::timeline::{Explained, ExplainedAttempt};
 use crate::app::{Fault, record_errors};
 use crate::job::AttemptNo;
 use crate::jobdir::{EventDetail, JobDir};
+use crate::market::elapsed;
 use crate::web::site::Site;
 
 /// More attempts make the page slow: each has samples of its own.
@@ -90,12 +92,13 @@ impl PlotScope {
     /// # Errors
     /// Fails when the store does not answer.
     pub async fn parts(&self, site: &Site, look: &JobLook) -> Result<Vec<PlotPart>, Fault> {
+        let now = site.clock.now();
         let mut parts = Vec::with_capacity(self.attempts.len());
         for attempt in self.attempts.iter().copied() {
             let known = look.explained.attempts.iter().find(|one| one.attempt == attempt);
-            let is_settled = known.is_some_and(|one| one.settled.is_some());
+            let is_settled = known.is_some_and(|one| is_settled_since(one, now));
             let every = if is_settled && self.is_all { SETTLED_AGE } else { age(site) };
-            let read = site.samples.read(&look.dir, attempt, site.clock.now(), every).await;
+            let read = site.samples.read(&look.dir, attempt, now, every).await;
             let plot = read.map_err(|error| record_errors::record_fault(&error))?;
             parts.push(PlotPart { attempt, plot });
         }
@@ -118,6 +121,15 @@ impl PlotScope {
         let spans = spans(&self.parts(site, look).await?);
         Ok(spans.iter().map(|span| (span.attempt, span.from_secs)).collect())
     }
+}
+
+/// The last batch comes about when the attempt ends, so that a look shortly before may lack it.
+fn is_settled_since(attempt: &ExplainedAttempt, now: Timestamp) -> bool {
+    let settled = attempt.settled.as_ref();
+    let ended = settled.and_then(|settled| {
+        settled.outcome.as_ref().map(|outcome| outcome.ended).or(settled.billed_to)
+    });
+    ended.is_some_and(|ended| ended <= now && elapsed(ended, now) > SETTLED_AGE)
 }
 
 /// The look at a job, and the attempts of an address. `None`: it has no such attempt.
