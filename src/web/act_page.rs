@@ -56,7 +56,8 @@ pub async fn ask(
     let foretold = async {
         let dir = find_job::find(&site.store, Some(&job)).await?;
         let sentence = job_act::foretell(&dir, act, &More::default(), site.clock.now()).await?;
-        Ok(AskedAct { job: &job, name: name_of(&dir).await, word: &word, act, sentence })
+        let name = if act == JobAct::Cancel { name_of(&dir).await } else { String::new() };
+        Ok(AskedAct { job: &job, name, word: &word, act, sentence })
     };
     match foretold.await {
         Ok(asked) => question(&site, &asked, &ActForm::default(), false),
@@ -67,6 +68,7 @@ pub async fn ask(
 /// The question of an act.
 struct AskedAct<'a> {
     job: &'a str,
+    /// Empty, if it need not be typed.
     name: String,
     word: &'a str,
     act: JobAct,
