@@ -4,7 +4,8 @@
 //!   a full disk took less than the save before has ──┐
 //!   a signal ended their writer after the last look ─┼─> cut ──> trusted: deleted, written again,
 //!   a writer failed, and they are too short ─────────┘          a new start, or a later save
-//!   much shorter than before ───────────────────────────> cut ──> trusted after five minutes
+//!   much shorter than before ───────────────────────────> cut ──> trusted after five minutes, or
+//!                                                                 if the next save is as short
 //! ```
 //! Not here: what follows for the parts of the folder (that is [`super::units`]).
 
@@ -32,6 +33,10 @@ const SMALL_FOR: Duration = Duration::from_secs(5 * 60);
 /// Smaller files, such as settings, change their size at will.
 const SMALL_MIN_BYTES: u64 = 64 << 10;
 
+/// A small file that stood for so long was a whole save, if the next one is as small. Sooner takes
+/// a writer that dies twice for two saves. Later keeps no save of a script that saves as often.
+const SMALL_STOOD: Duration = Duration::from_secs(10);
+
 /// A shell exits with 128 and the number of the signal that killed its child.
 const KILLED_CODE: i32 = 128 + 9;
 
@@ -40,6 +45,8 @@ pub(crate) struct CutFiles {
     files: BTreeMap<String, CutFile>,
     paths: BTreeSet<String>,
     sizes: KeptSizes,
+    /// The sizes of small files that stood for [`SMALL_STOOD`], by shape.
+    stood: HashMap<String, u64>,
     /// When another file changed last.
     changed: Duration,
     life: u64,
@@ -93,6 +100,7 @@ impl CutFiles {
         }
         sizes.save = parts.into_values().max().unwrap_or(0);
         self.sizes = sizes;
+        self.stood.clear();
     }
 
     pub(crate) fn observe(&mut self, kept: &FolderListing, look: &CutLook<'_>) {
@@ -103,6 +111,12 @@ impl CutFiles {
             free.is_some_and(|free| free < FULL_BYTES.max(self.sizes.save.saturating_mul(2)));
         if look.life != self.life {
             self.files.clear();
+            self.stood.clear();
+        }
+        let has_stood =
+            |cut: &CutFile| cut.by == CutBy::Size && look.now >= cut.since + SMALL_STOOD;
+        for (path, cut) in self.files.iter().filter(|(_, cut)| has_stood(cut)) {
+            self.stood.insert(shape_of(path), cut.stamp.bytes);
         }
         self.life = look.life;
         let failed = look.died.filter(|exit| !exit.success());
@@ -164,7 +178,7 @@ impl CutFiles {
                 || failed.is_some() && is_unkept() && is_short()
             {
                 Some(CutBy::End)
-            } else if is_new && self.sizes.is_small(file) {
+            } else if is_new && self.sizes.is_small(file) && !self.stood_as_small(file) {
                 Some(CutBy::Size)
             } else {
                 None
@@ -176,6 +190,12 @@ impl CutFiles {
                 self.changed = look.now;
             }
         }
+    }
+
+    /// Whether a save before this one was as small.
+    fn stood_as_small(&self, file: &TreeFile) -> bool {
+        let stood = self.stood.get(&shape_of(&file.path));
+        stood.is_some_and(|bytes| file.stamp.bytes as f64 >= SHARE_SAVED * *bytes as f64)
     }
 
     pub(crate) fn paths(&self) -> &BTreeSet<String> {
