@@ -245,6 +245,12 @@ impl FolderWatch {
         if !is_asked && self.has_settings_alone(seen) {
             return None;
         }
+        // A journal or a file of results may be all that the script saves.
+        let has_logs_alone = |picture: &FolderListing| without_logs(picture).next().is_none();
+        if is_asked && !self.marks() && has_logs_alone(seen) && has_logs_alone(&self.kept) {
+            let step = self.steps.newest(seen);
+            return Some(CompleteSet { step, ..CompleteSet::new(Arc::clone(seen), self.motion) });
+        }
         // Either a restarted agent missed the mark, or the save is not finished: but no save pauses
         // this long.
         let quiet = self.marks() && self.marks == 0 && self.motion.rests_for(until, RESTLESS);

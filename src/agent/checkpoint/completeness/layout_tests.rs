@@ -316,6 +316,41 @@ fn half_file_of_a_worker_is_not_kept_at_once() {
     assert_eq!(script.kept(), ["last.pt"], "the model became smaller");
 }
 
+/// Nothing was kept any more after the optimizer was dropped from the saves.
+#[test]
+fn saves_that_became_smaller_are_kept_from_the_second_on() {
+    for rotates in [false, true] {
+        let mut script = Script::new(true);
+        let path =
+            |save: u64| if rotates { format!("checkpoint-{save}/m.pt") } else { "last.pt".into() };
+        let mut last = Vec::new();
+        for save in 1..=8 {
+            let bytes = if save < 5 { 200_000 } else { 170_000 + save };
+            script.write_bytes(&path(save), bytes);
+            if rotates && save > 2 {
+                script.remove(&path(save - 2));
+            }
+            script.train(60);
+            last = script.kept();
+            assert!(save == 5 || has(&last, &path(save)), "save {save}: {last:?}");
+        }
+        assert!(has(&last, &path(8)), "{last:?}");
+    }
+}
+
+/// Batch inference resumes from its results, and Optuna from its journal.
+#[test]
+fn folder_of_logs_alone_is_kept_when_a_save_is_asked_for() {
+    let mut script = Script::new(true);
+    for _ in 0..5 {
+        script.append("results.jsonl");
+        script.train(20);
+        assert_eq!(script.kept(), [""; 0], "a log alone is no checkpoint");
+    }
+    script.append("results.jsonl");
+    assert_eq!(script.kept_as_asked(), ["results.jsonl"]);
+}
+
 /// The first two saves were not kept, which was two hours of work.
 #[test]
 fn log_without_a_name_of_logs_delays_no_first_save() {

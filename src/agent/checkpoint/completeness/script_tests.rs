@@ -106,7 +106,17 @@ impl Script {
 
     /// Returns and keeps the complete files.
     pub(super) fn kept(&mut self) -> Vec<String> {
-        let Some(ripe) = self.watch.complete(Duration::from_secs(self.now), true, false) else {
+        self.complete(false)
+    }
+
+    /// The same while a caller waits for it.
+    pub(super) fn kept_as_asked(&mut self) -> Vec<String> {
+        self.complete(true)
+    }
+
+    fn complete(&mut self, is_asked: bool) -> Vec<String> {
+        let now = Duration::from_secs(self.now);
+        let Some(ripe) = self.watch.complete(now, true, is_asked) else {
             return Vec::new();
         };
         self.watch.keep(Arc::clone(&ripe.picture));
