@@ -53,6 +53,8 @@ pub struct StageFile {
     pub bytes: u64,
     /// The workload may still append to it: only its present content counts.
     pub is_log: bool,
+    /// The workload wrote it again in place during an earlier upload: a copy is worth its time.
+    pub is_rewritten: bool,
 }
 
 /// Where a file is held.

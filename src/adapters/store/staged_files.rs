@@ -3,7 +3,7 @@
 //!
 //! A small file or a log is copied. Other files are cloned if the file system can do that.
 //! Otherwise they are hard-linked: deletes and renames do not affect a link, and a write in place
-//! is detected. Not here: which files belong to a checkpoint.
+//! is detected. The next time, such a file is copied, whatever its size. Not here: which files belong to a checkpoint.
 
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads and writes files")]
 
@@ -22,6 +22,9 @@ const COPIED_MAX: u64 = 4 * 1024 * 1024;
 
 /// The most that is copied for one checkpoint: more takes seconds, and the next save may begin.
 const COPIED_SUM_MAX: u64 = 64 * 1024 * 1024;
+
+/// A large file is copied if the disk has room for so many of it: this copy, and the next save.
+const ROOM_FOR: u64 = 3;
 
 /// Keeps each file under its own name in the first folder on the same file system.
 ///
@@ -48,8 +51,9 @@ fn stage_in(files: &[StageFile], folder: &Path) -> io::Result<Vec<StagedFile>> {
         }
         let path = folder.join(index.to_string());
         let is_small = file.bytes <= COPIED_MAX && copied + file.bytes <= COPIED_SUM_MAX;
-        if (is_small || file.is_log) && copy(&file.path, &path).is_ok() {
-            copied += file.bytes;
+        let is_rewritten = file.is_rewritten && has_room(folder, file.bytes);
+        if (is_small || file.is_log || is_rewritten) && copy(&file.path, &path).is_ok() {
+            copied += if is_rewritten { 0 } else { file.bytes };
             return Ok(StagedFile { path, is_copy: true });
         }
         if clone(&file.path, &path).is_ok() {
@@ -60,6 +64,11 @@ fn stage_in(files: &[StageFile], folder: &Path) -> io::Result<Vec<StagedFile>> {
         Ok(StagedFile { path, is_copy: false })
     };
     files.iter().enumerate().map(&mut hold).collect()
+}
+
+fn has_room(folder: &Path, bytes: u64) -> bool {
+    let free = rustix::fs::statvfs(folder).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    free.is_ok_and(|free| free / ROOM_FOR >= bytes)
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<u64> {
@@ -96,6 +105,7 @@ mod tests {
             StageFile {
                 bytes: fs::metadata(&path).expect("there").len(),
                 is_log: name.ends_with(".log"),
+                is_rewritten: false,
                 path,
             }
         });
@@ -114,6 +124,22 @@ mod tests {
             staged[0].is_copy && staged[2].is_copy,
             "what is written in place does not reach a copy"
         );
+    }
+
+    /// `torch.save(..., "last.pt")` each minute, and an upload that takes longer.
+    #[test]
+    fn large_file_that_was_rewritten_is_copied_the_next_time() {
+        let home = tempfile::tempdir().expect("a folder");
+        let path = home.path().join("last.pt");
+        let bytes = COPIED_MAX + 1;
+        fs::write(&path, vec![1; usize::try_from(bytes).expect("it fits")]).expect("written");
+        let file = StageFile { path: path.clone(), bytes, is_log: false, is_rewritten: true };
+        let staged = stage_once(&[file], &home.path().join("staged"));
+        let mut source = OpenOptions::new().write(true).open(&path).expect("opened");
+        io::Write::write_all(&mut source, b"the next save").expect("written in place");
+        assert!(staged[0].is_copy);
+        assert_eq!(fs::read(&staged[0].path).expect("it is held")[..4], [1; 4]);
+        assert!(!has_room(home.path(), u64::MAX / 2), "no disk has room for it");
     }
 
     fn stage_once(files: &[StageFile], folder: &Path) -> Vec<StagedFile> {

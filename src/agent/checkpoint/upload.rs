@@ -189,6 +189,8 @@ pub(crate) struct UploadTry {
     pub links: Vec<CheckpointLink>,
     /// Logs by what they do: only their present content counts.
     pub appended: BTreeSet<String>,
+    /// Files that the workload wrote again in place during an earlier upload.
+    pub rewritten: BTreeSet<String>,
     pub contents: Arc<Contents>,
     pub pace: Arc<RetryDelay>,
     /// The manifest without its files.
@@ -335,6 +337,7 @@ impl UploadTry {
             path: self.folder.path.join(&file.path),
             bytes: file.stamp.bytes,
             is_log: self.is_log(&file.path),
+            is_rewritten: self.rewritten.contains(&file.path),
         };
         let wanted: Vec<StageFile> = files.iter().map(wanted).collect();
         if wanted.is_empty() {

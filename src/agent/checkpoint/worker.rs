@@ -52,6 +52,9 @@ const BLIND_FOR: Duration = Duration::from_secs(10);
 /// Torn tries in a row before people are told.
 const TORN_MAX: u32 = 3;
 
+/// Names of files in memory. A script writes few of them in place.
+const REWRITTEN_MAX: usize = 1000;
+
 /// Messages for people in one attempt.
 const SAID_MAX: usize = 20;
 
@@ -74,8 +77,11 @@ pub(crate) struct Worker {
     /// The earliest time of the next upload that was not requested.
     not_before: Duration,
     torn: u32,
+    /// Files that the workload wrote again in place during an upload.
+    rewritten: BTreeSet<String>,
     said: Vec<String>,
     look_after: Duration,
+    look_took: Duration,
     /// Since when the folder cannot be read, and why.
     blind: Option<(Duration, String)>,
     links: Vec<CheckpointLink>,
@@ -113,8 +119,10 @@ impl Worker {
             unknown: None,
             not_before: Duration::ZERO,
             torn: 0,
+            rewritten: BTreeSet::new(),
             said: Vec::new(),
             look_after: LOOK,
+            look_took: Duration::ZERO,
             blind: None,
             links: Vec::new(),
             lead: None,
@@ -130,8 +138,9 @@ impl Worker {
                 continue;
             }
             self.answer(now);
+            // While a save is awaited, a look may follow after as long as it takes.
             let wait = if self.pending.is_some() {
-                LOOK_HURRIED.max(self.look_after - LOOK)
+                LOOK_HURRIED.max(self.look_took)
             } else {
                 self.look_after
             };
@@ -217,7 +226,8 @@ impl Worker {
             _ => None,
         };
         let now = self.now();
-        self.look_after = LOOK.max(now.saturating_sub(begun) * LOOK_SHARE);
+        self.look_took = now.saturating_sub(begun);
+        self.look_after = LOOK.max(self.look_took * LOOK_SHARE);
         match look {
             Ok(look) => {
                 signs.free_bytes = look.free_bytes;
@@ -448,6 +458,7 @@ impl Worker {
             places: self.watch.places(),
             links: self.links.clone(),
             appended: self.watch.appended_files(),
+            rewritten: self.rewritten.clone(),
             contents: Arc::clone(&self.shared.kept().contents),
             pace: Arc::clone(&self.shared.pace),
             manifest: Manifest {
@@ -581,6 +592,11 @@ impl Worker {
                 tracing::info!("a checkpoint was torn and will be tried again: {why}");
                 if matches!(why, TornUpload::Number) {
                     self.next = None;
+                }
+                if let TornUpload::File(path) = &why
+                    && self.rewritten.len() < REWRITTEN_MAX
+                {
+                    self.rewritten.insert(path.clone());
                 }
                 self.torn += 1;
                 if self.torn == TORN_MAX {
