@@ -75,6 +75,7 @@ impl Agent {
             written: checkpoints.written(),
             lived: None,
             is_going: false,
+            first_step: None,
             is_last: false,
         });
         self.hold_back();
@@ -90,7 +91,9 @@ impl Agent {
         if begun.is_going {
             return;
         }
-        if begun.has_progress(self.board.live_step(), self.checkpoints.as_ref()) {
+        let step = self.board.live_step();
+        let told = step.filter(|_| self.board.has_own_steps());
+        if begun.has_progress(told, step, self.checkpoints.as_ref()) {
             begun.is_going = true;
             self.keep();
         }
