@@ -101,10 +101,24 @@ const PIECES: [&str; 13] = [
     "random_states",
 ];
 
-/// Whether the number in a name counts pieces of one checkpoint, such as ranks and shards.
+/// Whether the number in a name counts pieces of one checkpoint, such as ranks and shards: the
+/// number stands beside such a word, as in `rank_0` or `0.distcp`. `#` counts as a number.
 pub fn counts_pieces(name: &str) -> bool {
+    const BETWEEN: [char; 4] = ['_', '-', '.', '='];
     let lower = name.to_ascii_lowercase();
-    PIECES.iter().any(|word| lower.contains(word))
+    let is_number = |letter: char| letter == '#' || letter.is_ascii_digit();
+    let is_letter = |letter: char| letter.is_ascii_alphabetic();
+    let is_counted = |(before, after): (&str, &str)| {
+        let after = after.strip_prefix('s').unwrap_or(after);
+        !before.ends_with(is_letter)
+            && !after.starts_with(is_letter)
+            && (before.trim_end_matches(BETWEEN).ends_with(is_number)
+                || after.trim_start_matches(BETWEEN).starts_with(is_number))
+    };
+    PIECES.iter().any(|word| {
+        let found = lower.match_indices(word);
+        found.map(|(at, _)| (&lower[..at], &lower[at + word.len()..])).any(is_counted)
+    })
 }
 
 fn is_number(text: &str) -> bool {
@@ -176,6 +190,60 @@ mod tests {
 
     fn named(paths: &[&str]) -> Option<f64> {
         checkpoint_step(paths.iter().copied(), &[])
+    }
+
+    #[test]
+    fn number_counts_pieces_only_beside_such_a_word() {
+        for name in [
+            "zero_pp_rank_0_mp_rank_00_optim_states.pt",
+            "pytorch_model_fsdp_0",
+            "__0_0.distcp",
+            "layer_01-model_00-model_states.pt",
+            "random_states_#.pkl",
+            "part-00000",
+            "model_world_size_8_rank_3.pt",
+            "worker0",
+            "3_shards.bin",
+        ] {
+            assert!(counts_pieces(name), "{name}");
+        }
+        for name in [
+            "player_1000_steps.zip",
+            "multi_gpu_model_100.pt",
+            "epoch_5_partial.pt",
+            "department-7.pt",
+            "frank_3.ckpt",
+            "model-5.pt",
+        ] {
+            assert!(!counts_pieces(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn number_counts_pieces_only_beside_such_a_word() {
+        for name in [
+            "zero_pp_rank_0_mp_rank_00_optim_states.pt",
+            "pytorch_model_fsdp_0",
+            "__0_0.distcp",
+            "layer_01-model_00-model_states.pt",
+            "random_states_#.pkl",
+            "part-00000",
+            "model_world_size_8_rank_3.pt",
+            "worker0",
+            "3_shards.bin",
+        ] {
+            assert!(counts_pieces(name), "{name}");
+        }
+        for name in [
+            "player_1000_steps.zip",
+            "multi_gpu_model_100.pt",
+            "epoch_5_partial.pt",
+            "department-7.pt",
+            "frank_3.ckpt",
+            "model-5.pt",
+        ] {
+            assert!(!counts_pieces(name), "{name}");
+        }
     }
 
     #[test]
