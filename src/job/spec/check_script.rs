@@ -61,7 +61,7 @@ pub(crate) fn check_script(spec: &Spec, found: &mut Vec<Finding>) {
 
 fn has_blind_pipe(script: &str) -> bool {
     let all = parts(script);
-    let is_pipe = all.is_odd || all.parts.iter().any(|part| part.piped);
+    let is_pipe = all.is_odd || all.has_inner_pipe || all.parts.iter().any(|part| part.piped);
     is_pipe && script.contains('|') && !script.contains("pipefail")
 }
 

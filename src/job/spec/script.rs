@@ -1,7 +1,7 @@
 //! The simple commands of a shell script, found without running it.
 //!
-//! Finds pipes, the program after a pipe, and work in the background. Understands quotes, comments
-//! and redirections. Marks the rest as odd: here documents, and quoted substitutions with a pipe.
+//! Finds pipes, the program after a pipe, and work in the background. Understands quotes, comments,
+//! redirections, arithmetic and here documents. Does not look into quoted substitutions.
 
 /// One simple command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +15,10 @@ pub struct Part<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts<'a> {
     pub parts: Vec<Part<'a>>,
-    /// Part of the script was not understood.
+    /// Part of the script was not understood: a here document without its end.
     pub is_odd: bool,
+    /// A quoted substitution has a pipe, which is in none of the parts.
+    pub has_inner_pipe: bool,
     /// Its last command runs in the background.
     pub leaves_last: bool,
 }
@@ -50,7 +52,7 @@ const BUILTINS: [&str; 27] = [
 pub fn plain_words(script: &str) -> Vec<&str> {
     let all = parts(script);
     let Some((first, rest)) = all.parts.split_first() else { return Vec::new() };
-    if all.is_odd || rest.iter().any(|part| !part.piped) {
+    if all.is_odd || all.has_inner_pipe || rest.iter().any(|part| !part.piped) {
         return Vec::new();
     }
     let is_set = |word: &&str| word.contains('=') && !word.starts_with(['-', '=']);
@@ -73,7 +75,8 @@ pub fn plain_words(script: &str) -> Vec<&str> {
 /// Splits a script into commands.
 pub fn parts(script: &str) -> Parts<'_> {
     let bytes = script.as_bytes();
-    let mut all = Parts { is_odd: script.contains("<<"), ..Parts::default() };
+    let mut all = Parts::default();
+    let mut documents: Vec<HereDocument<'_>> = Vec::new();
     let (mut at, mut from, mut piped) = (0, 0, false);
     let mut quote = None;
     let mut substitutes = false;
@@ -85,9 +88,12 @@ pub fn parts(script: &str) -> Parts<'_> {
             (Some(b'\''), _) => {}
             (_, b'\\') => at += 1,
             (Some(_), b'"') => (quote, substitutes) = (None, false),
+            (_, b'$') if script[at..].starts_with("$((") && script[at..].contains("))") => {
+                at += script[at..].find("))").unwrap_or_default() + 1;
+            }
             (Some(_), b'`') => substitutes = true,
             (Some(_), b'$') if next == b'(' => substitutes = true,
-            (Some(_), b'|') if substitutes => all.is_odd = true,
+            (Some(_), b'|') if substitutes => all.has_inner_pipe = true,
             (Some(_), _) => {}
             (None, b'\'' | b'"') => quote = Some(byte),
             (None, b'#') if before.is_ascii_whitespace() || before == b';' => {
@@ -96,6 +102,12 @@ pub fn parts(script: &str) -> Parts<'_> {
                 at = script[at..].find('\n').map_or(bytes.len(), |length| at + length);
                 from = at;
                 continue;
+            }
+            (None, b'<') if script[at..].starts_with("<<<") => at += 2,
+            (None, b'<') if next == b'<' => {
+                let (document, length) = HereDocument::of(&script[at + 2..]);
+                documents.push(document);
+                at += 1 + length;
             }
             // A redirection, not the end of a command: `2>&1`, `&>file`, `>|file`.
             (None, b'&' | b'|') if matches!(before, b'>' | b'<') => {}
@@ -109,6 +121,13 @@ pub fn parts(script: &str) -> Parts<'_> {
                 all.leaves_last = byte == b'&' && !is_twice && before != b'|'
                     || (all.leaves_last && is_empty && matches!(byte, b'\n' | b')'));
                 at += usize::from(is_twice);
+                if byte == b'\n' {
+                    for document in documents.drain(..) {
+                        let length = document.length(&script[at + 1..]);
+                        all.is_odd |= length.is_none();
+                        at += length.unwrap_or(bytes.len() - at - 1);
+                    }
+                }
                 from = at + 1;
             }
             _ => {}
@@ -116,7 +135,41 @@ pub fn parts(script: &str) -> Parts<'_> {
         at += 1;
     }
     all.push(script, from, bytes.len(), piped);
+    all.is_odd |= !documents.is_empty();
     all
+}
+
+/// The word that ends a here document.
+struct HereDocument<'a> {
+    end: &'a str,
+    /// `<<-`: tabs before the word do not count.
+    has_tabs: bool,
+}
+
+impl<'a> HereDocument<'a> {
+    /// Of the text after `<<`, with the length of what was read.
+    fn of(text: &'a str) -> (HereDocument<'a>, usize) {
+        let has_tabs = text.starts_with('-');
+        let rest = text[usize::from(has_tabs)..].trim_start_matches([' ', '\t']);
+        let is_after = |letter: char| letter.is_ascii_whitespace() || ";|&()<>".contains(letter);
+        let word = &rest[..rest.find(is_after).unwrap_or(rest.len())];
+        let end = word.trim_matches(['\'', '"', '\\']);
+        (HereDocument { end, has_tabs }, text.len() - rest.len() + word.len())
+    }
+
+    /// The length of the document at the beginning of a text, with its last line. `None`: it has no
+    /// end.
+    fn length(&self, text: &str) -> Option<usize> {
+        let mut length = 0;
+        for line in text.split_inclusive('\n') {
+            length += line.len();
+            let line = line.trim_end_matches(['\n', '\r']);
+            if (if self.has_tabs { line.trim_start_matches('\t') } else { line }) == self.end {
+                return Some(length);
+            }
+        }
+        None
+    }
 }
 
 impl<'a> Parts<'a> {
@@ -155,11 +208,23 @@ mod tests {
         assert_eq!(told("echo 'a | b' \"c | d\" \\| e"), [("echo", false)]);
         assert_eq!(told("a >| f &> g"), [("a", false)]);
         assert_eq!(told(""), []);
-        assert!(
-            parts("echo \"$(a | b)\"").is_odd
-                && parts("cat <<X\nX").is_odd
-                && !parts("echo \"a | b\"").is_odd
-        );
+        assert!(parts("echo \"$(a | b)\"").has_inner_pipe);
+        assert!(!parts("echo \"a | b\"").has_inner_pipe);
+    }
+
+    #[test]
+    fn here_documents_and_arithmetic_are_no_commands() {
+        assert_eq!(told("a --n $((1<<20)) | tee log"), [("a", false), ("tee", true)]);
+        assert_eq!(told("a <<< \"$B\" | tee log"), [("a", false), ("tee", true)]);
+        for end in ["X\na | b\nX", "'X'\na | b\nX", "-X\n\ta | b\n\tX", " X\na | b\nX"] {
+            let all = format!("cat > c.yaml <<{end}\npython a.py | tee log");
+            let found = [("cat", false), ("python", false), ("tee", true)];
+            assert_eq!(told(&all), found, "{all}");
+            assert!(!parts(&all).is_odd, "{all}");
+        }
+        let between = "python - <<X | tee log && b\nimport c\nX\n";
+        assert_eq!(told(between), [("python", false), ("tee", true), ("b", false)]);
+        assert!(parts("cat <<X\nY").is_odd && parts("cat <<X").is_odd);
     }
 
     /// skypilot#3803

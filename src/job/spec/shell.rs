@@ -76,15 +76,13 @@ fn guard(script: &str) -> Guard {
     let all = parts(script);
     // The user sets it in the script: that needs bash, since the sh of Debian and Ubuntu lacks it.
     if script.contains("pipefail") {
-        return if all.parts.iter().any(|part| part.piped) || all.is_odd {
-            Guard::Pipefail
-        } else {
-            Guard::None
-        };
+        let has_pipe = all.has_inner_pipe || all.parts.iter().any(|part| part.piped);
+        return if has_pipe || all.is_odd { Guard::Pipefail } else { Guard::None };
     }
     let is_read = |part: &Part<'_>| !part.piped || READERS.contains(&part.program());
     if all.parts.iter().any(|part| part.piped)
         && !all.is_odd
+        && !all.has_inner_pipe
         && all.parts.iter().all(|part| is_read(part) && part.program() != "yes")
     {
         return Guard::Pipefail;
@@ -97,11 +95,9 @@ fn guard(script: &str) -> Guard {
     let is_plain = !all.is_odd
         && !last.ends_with(['\\', '&', '|'])
         && !COMPOUND_ENDS.iter().any(|end| last.ends_with(end));
-    if is_plain && parts(last).parts.iter().any(|part| part.piped) {
-        Guard::LooksBack
-    } else {
-        Guard::None
-    }
+    let last = parts(last);
+    let has_pipe = last.parts.iter().any(|part| part.piped) && !last.has_inner_pipe;
+    if is_plain && has_pipe && !last.is_odd { Guard::LooksBack } else { Guard::None }
 }
 
 /// Programs that hardly fail, and words whose condition is meant to fail.
