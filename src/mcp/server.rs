@@ -266,7 +266,7 @@ impl AgentServer {
             Some(plan) => plan,
             None => return Ok(of_end(&planned, false)),
         };
-        let most = self.held(usd_per_day, &plan["most_job_usd"]).await?;
+        let most = self.held(usd_per_day, most_of(&plan)).await?;
         let words = input.words(&held_to(&plan, most))?;
         Ok(of_end(&self.child("run", &words).await?, false))
     }
@@ -290,7 +290,7 @@ impl AgentServer {
             Some(plan) => plan,
             None => return Ok(of_end(&planned, false)),
         };
-        self.held(usd_per_day, &plan["most_job_usd"]).await?;
+        self.held(usd_per_day, most_of(&plan)).await?;
         Ok(of_end(&self.child("start", &[job, "--detach".to_owned()]).await?, false))
     }
 
@@ -369,7 +369,8 @@ impl ServerHandler for AgentServer {
 }
 
 /// The flags of a launch. They hold the run to the plan, also if the file changes in between: a
-/// free job stays on this workstation, another one gets the planned cost as its budget.
+/// free job stays on this workstation, another one gets the planned cost as its budget. The ranks
+/// of a gang divide it.
 fn held_to(plan: &Value, most: Usd) -> Vec<String> {
     let mut flags = vec!["--detach".to_owned(), mark()];
     let is_local = plan["offer"]["cloud"] == "local";
@@ -379,6 +380,11 @@ fn held_to(plan: &Value, most: Usd) -> Vec<String> {
         flags.push(format!("--budget={:.6}", most.dollars()));
     }
     flags
+}
+
+/// The most that a plan can cost. Only the part of a gang counts all its machines.
+fn most_of(plan: &Value) -> &Value {
+    if plan["gang"].is_object() { &plan["gang"]["most_usd"] } else { &plan["most_job_usd"] }
 }
 
 fn one_job(job: Option<&str>) -> Result<Vec<String>, Fault> {
@@ -419,5 +425,20 @@ fn answer(value: Result<impl serde::Serialize, Fault>) -> CallToolResult {
     match value {
         Ok(value) => of_value(&value),
         Err(fault) => of_fault(&fault),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_of_a_gang_counts_all_machines() {
+        let alone = json!({ "most_job_usd": 2.0, "gang": null });
+        assert_eq!(most_of(&alone), &json!(2.0));
+        let gang = json!({ "most_job_usd": 2.0, "gang": { "nodes": "3", "most_usd": 6.0 } });
+        assert_eq!(most_of(&gang), &json!(6.0));
+        let unbound = json!({ "most_job_usd": 2.0, "gang": { "nodes": "3", "most_usd": null } });
+        assert!(most_of(&unbound).is_null(), "no limit is not the limit of one rank");
     }
 }

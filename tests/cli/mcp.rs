@@ -193,6 +193,25 @@ fn purse_with_jobs_of_an_earlier_server_refuses_what_exceeds_it() {
 }
 
 #[test]
+fn gang_with_more_cost_than_the_purse_is_refused() {
+    let sandbox = Sandbox::new();
+    with_purse(&sandbox, "3");
+    sandbox.write(
+        "gang.toml",
+        "name = 'together'\ncommand = 'sleep 600'\nnodes = 2\n[gang]\nengine = 'env'\n[machine]\nusd_per_hour = 1\n[limits]\nmax_runtime = '2h'\n[interruptions]\nmax = 0\n",
+    );
+    let job = json!({ "file": "gang.toml" });
+    let mut client = Client::start(&sandbox);
+    let plan = client.document("plan", &job);
+    let usd = |value: &Value| value.as_f64().expect("it has a limit");
+    assert!(usd(&plan["most_job_usd"]) < 3.0, "one rank fits: {plan}");
+    assert!(usd(&plan["gang"]["most_usd"]) > 3.0, "{plan}");
+    let (is_error, text) = client.call("run", &job);
+    assert!(is_error && text.contains("of the purse of $3.00 are left"), "{text}");
+    assert_eq!(client.document("status", &json!({ "all": true }))["jobs"], json!([]));
+}
+
+#[test]
 fn job_of_a_person_is_not_continued() {
     let sandbox = Sandbox::new();
     with_purse(&sandbox, "5");

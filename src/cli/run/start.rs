@@ -28,6 +28,7 @@ use crate::cli::apply::caps_view;
 use crate::cli::output::progress::with_progress;
 use crate::cli::plan::account_ready;
 use crate::cli::plan::first_plan;
+use crate::cli::plan::gang_cost::gang_cost;
 use crate::cli::plan::preflight::{self, PreflightFacts, preflight};
 use crate::cli::plan::submission::Submission;
 use crate::cli::plan::text;
@@ -455,6 +456,7 @@ async fn show(
 ) -> Result<ExitCode, Fault> {
     let caps = caps_view::shown(context, store).await?;
     let waits_for = first_plan::held_back(controller, found).await?;
+    let gang = gang_cost(context, controller, spec, found).await?;
     let planned = &found.plan;
     // As the start itself would end.
     let code = refused.as_ref().map_or(ExitCode::SUCCESS, |refused| refused.code);
@@ -469,10 +471,12 @@ async fn show(
             "instance": planned.starts.as_ref().map(|starts| &starts.instance), "limits": spec.spec.limits, "offer": planned.offer,
             "reasons": planned.reasons, "most_usd": planned.most_whichever(), "most_usd_offer": planned.most_usd, "most_job_usd": found.most_job.usd,
             "kill_at": planned.kill_at, "caps": caps, "waits_for": waits_for, "unready": found.unready,
-            "refusal": refused.map(|refused| refused.sentence()),
+            "refusal": refused.map(|refused| refused.sentence()), "gang": gang,
         }));
         return Ok(code);
     }
+    // First: the lines below are of one rank.
+    gang.iter().for_each(|cost| context.printer.line(&cost.sentence));
     text::before_a_continuation(found).into_iter().for_each(|line| context.printer.line(line));
     account_ready::warn_unready(context, &found.unready);
     caps.iter().for_each(|caps| context.printer.line(caps.text()));
