@@ -245,8 +245,9 @@ fn stopped_gang_goes_on_with_all_its_ranks() {
     let stopped = place.0.lamp(&["stop", "--wait", "g"]);
     assert_eq!(stopped.code, 0, "{}{}", stopped.out, stopped.err);
     let (_, _, err) = end(run);
-    let (code, shown) = place.0.json(&["start", "g", "--dry-run", "-o", "json"]);
+    let (code, shown) = place.0.json(&["start", "g", "--dry-run", "--budget", "4", "-o", "json"]);
     assert_eq!((code, &shown["gang"]["nodes"]), (0, &Value::from("2")), "{shown:#}");
+    assert_eq!(shown["limits"]["budget"].as_f64(), Some(2.0), "each rank has its part: {shown:#}");
     let (code, _, started) = end(place.start(&["start", "g", "--", "python3", "ranks.py", "40"]));
     assert_eq!(code, 0, "{err}\n{started}");
     let (first, second) =
