@@ -43,7 +43,7 @@ impl<'a> Page<'a> {
                 "The page waits while text is selected or a control is in use."
             }
             p #stale hidden role="status" {
-                "The page has lost its connection. Its facts are from " time #heard { "before" } "."
+                span #stale-why { (LOST) } " The facts of this page are from " time #heard { "before" } "."
             }
         };
         self.frame(true, body)
@@ -130,6 +130,9 @@ pub fn fault_box(fault: &Fault) -> Markup {
 pub fn fault_event(fault: &Fault) -> String {
     format!("{FAULT_EVENT}{}", fault_box(fault).into_string())
 }
+
+/// page.js shows it when the connection is lost, and another text when the job root is silent.
+const LOST: &str = "The page has lost its connection.";
 
 /// page.js looks for it.
 const FAULT_EVENT: &str = "<!--fault-->";

@@ -19,7 +19,7 @@ mod job;
 mod job_log;
 mod job_page;
 mod layout;
-mod live;
+pub mod live;
 mod machines_page;
 mod overview_page;
 mod patience;

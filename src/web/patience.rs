@@ -30,7 +30,8 @@ pub async fn limited(request: Request, next: Next) -> Response {
     }
 }
 
-fn patience(path: &str) -> Duration {
+/// How long an answer may take.
+pub fn patience(path: &str) -> Duration {
     let is_file = ["/csv/", "/gpus", "/share", "/plot"].iter().any(|part| path.contains(part));
     if is_of_job(path) && !is_file { JOB_PATIENCE } else { LONG_PATIENCE }
 }
@@ -40,7 +41,7 @@ fn is_of_job(path: &str) -> bool {
 }
 
 /// Who has not answered. Only pages of a job and the overview ask nothing of the cloud.
-fn who_is_silent(path: &str, seconds: u64) -> String {
+pub fn who_is_silent(path: &str, seconds: u64) -> String {
     if is_of_job(path) || ["/", "/live", "/api/v1/overview", "/api/v1/jobs"].contains(&path) {
         return format!("The job root has not answered for {seconds} s.");
     }

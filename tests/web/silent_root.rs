@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::Uri;
+use futures::StreamExt as _;
 use jiff::SignedDuration;
 use lamp_test_support::faulty_store::{Fault, FaultyStore};
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 use lamplighter::job::NotifySpec;
 use lamplighter::ports::Clock as _;
 use lamplighter::web::Site;
+use lamplighter::web::live::{LivePiece, pieces};
 use lamplighter::wire::{AwsSettings, Workstation};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -65,6 +68,33 @@ fn job_root_that_never_answered_is_not_shown_as_empty() {
         let unknown = site.overview().await;
         assert!(unknown.overview.is_none() && unknown.fault.is_some());
         assert!(clock.mono() < MINUTE / 2, "{:?}", clock.mono());
+    });
+}
+
+#[test]
+fn open_page_says_for_how_long_the_job_root_is_silent() {
+    let folder = tempfile::tempdir().expect("a folder");
+    simulate(|clock| async move {
+        let store = FaultyStore::new(clock.clone());
+        let site = Arc::new(site(&folder, &store, &clock));
+        let draw = |site: Arc<Site>| async move {
+            site.store
+                .children("jobs/")
+                .await
+                .map_or_else(|error| error.to_string(), |_| "all".to_owned())
+        };
+        let address: Uri = "/job/a-222222/live".parse().expect("an address");
+        let mut open = std::pin::pin!(pieces(site, address, draw));
+        let all = Some(LivePiece::Part("all".into()));
+        assert_eq!(open.next().await, all);
+        store.fault("", Fault::Hang, None);
+        let asked = clock.mono();
+        let Some(LivePiece::Silent(text)) = open.next().await else { panic!("nothing is said") };
+        assert!(clock.mono() - asked < MINUTE, "{:?}", clock.mono() - asked);
+        assert!(text.contains("The job root has not answered for"), "{text}");
+        assert!(matches!(open.next().await, Some(LivePiece::Silent(later)) if later != text));
+        store.mend();
+        assert_eq!(open.next().await, all, "the same part ends the silence");
     });
 }
 

@@ -42,10 +42,16 @@ if (live && live.dataset.from) {
     if (newLog && readsLog) newLog.focus({ preventScroll: true });
     if (name) live.querySelector(`a.name[href="${CSS.escape(name)}"]`)?.focus({ preventScroll: true });
   };
-  source.onerror = () => {
+  const why = document.getElementById("stale-why");
+  const lost = why.textContent;
+  const tellStale = (text) => {
+    why.textContent = text;
     document.getElementById("heard").textContent = heard.toLocaleTimeString("sv");
     stale.hidden = false;
   };
+  source.onerror = () => tellStale(lost);
+  // The program is there, and waits for the job root.
+  source.addEventListener("silent", (event) => tellStale(event.data));
   window.addEventListener("pagehide", () => source.close());
 }
 
