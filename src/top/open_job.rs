@@ -20,7 +20,7 @@ use crate::app::{Fault, record_errors};
 use crate::instance::Status;
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, unless_damaged};
-use crate::wire::{StoreHandle, Workstation};
+use crate::wire::{ClockHandle, StoreHandle, Workstation};
 
 /// Lines of the end of the log.
 const LOG_LINES: usize = 1000;
@@ -54,9 +54,9 @@ impl OpenJob {
         (samples, trends): (&SampleCache, &UsageTrends),
         job: &str,
         attempt: Option<u32>,
-        now: Timestamp,
+        clock: &ClockHandle,
     ) -> Result<OpenJob, Fault> {
-        let fault = |error| record_errors::record_fault(&error);
+        let (fault, now) = (|error| record_errors::record_fault(&error), clock.now());
         let id = job.parse().map_err(|_| {
             Fault::new(crate::app::ExitCode::USAGE, format!("`{job}` is not the id of a job"))
         })?;
@@ -81,7 +81,7 @@ impl OpenJob {
         let end = LogTail::last(&dir, attempt, LOG_LINES).await.map_err(fault)?;
         let text = String::from_utf8_lossy(&end.bytes);
         let log = text.split_terminator('\n').map(|line| newest_state(line).to_owned()).collect();
-        let gang = GangView::read(&dir, trends, store, now).await.map_err(fault)?;
+        let gang = GangView::read(&dir, trends, store, clock).await.map_err(fault)?;
         Ok(OpenJob {
             gang,
             job: job.to_owned(),

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 
 use super::open_job::OpenJob;
@@ -14,9 +13,6 @@ use crate::app::job_act::ActPlace;
 use crate::app::overview::machine_watch::CloudAsking;
 use crate::app::overview::overview::{JobRow, Overview, OverviewReader, look_interval};
 use crate::app::overview::usage_trend::{UsageTrend, UsageTrends};
-
-/// Jobs whose last hour is read at once. Each has up to a dozen objects.
-const TRACES_IN_FLIGHT: usize = 4;
 
 pub struct TopSource {
     pub place: ActPlace,
@@ -52,23 +48,20 @@ impl TopSource {
 
     /// The last hour of each job that has not ended.
     pub async fn traces(&self, overview: &Overview) -> BTreeMap<String, Arc<UsageTrend>> {
-        let now = self.now();
-        let read = |row: JobRow| async move {
-            let trend = self.trends.of(&row, &self.place.store, now).await;
-            trend.map(|trend| (row.summary.job, trend))
-        };
+        let ActPlace { store, clock, .. } = &self.place;
         let open = overview.jobs.iter().filter(|row| !row.summary.state.is_final());
-        let rows: Vec<JobRow> = open.cloned().collect();
-        let found = stream::iter(rows).map(read).buffer_unordered(TRACES_IN_FLIGHT);
-        found.filter_map(std::future::ready).collect().await
+        let rows: Vec<&JobRow> = open.collect();
+        let found = self.trends.of(&rows, store, clock).await;
+        let known = rows.iter().zip(found);
+        known.filter_map(|(row, trend)| Some((row.summary.job.clone(), trend?))).collect()
     }
 
     /// # Errors
     /// As `OpenJob::read`.
     pub async fn job(&self, job: &str, attempt: Option<u32>) -> Result<Arc<OpenJob>, Fault> {
-        let ActPlace { store, workstation, .. } = &self.place;
+        let ActPlace { store, workstation, clock, .. } = &self.place;
         let caches = (&self.samples, &self.trends);
-        let read = OpenJob::read(store, workstation, caches, job, attempt, self.now());
+        let read = OpenJob::read(store, workstation, caches, job, attempt, clock);
         read.await.map(Arc::new)
     }
 }

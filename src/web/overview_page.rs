@@ -6,7 +6,6 @@ use std::time::Duration;
 use axum::extract::{Query, State};
 use axum::http::Uri;
 use axum::response::{Html, IntoResponse as _, Response};
-use futures::future::join_all;
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -107,7 +106,7 @@ async fn changing(site: &Arc<Site>, asked: &OverviewQuery, form: Markup) -> Mark
         })
         .take(SHOWN_MAX)
         .collect();
-    let trends = join_all(shown.iter().map(|row| site.trends.of(row, &site.store, now))).await;
+    let trends = site.trends.of(&shown, &site.store, &site.clock).await;
     html! {
         @if let Some(fault) = &newest.fault {
             (fault_box(fault))

@@ -8,11 +8,14 @@ use futures::StreamExt as _;
 use jiff::SignedDuration;
 use lamp_test_support::faulty_store::{Fault, FaultyStore};
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
-use lamplighter::job::NotifySpec;
-use lamplighter::ports::Clock as _;
+use lamplighter::app::overview::usage_trend::UsageTrends;
+use lamplighter::job::{AttemptNo, JobId, NotifySpec};
+use lamplighter::jobdir::layout;
+use lamplighter::ports::{Clock as _, Store as _};
 use lamplighter::web::Site;
 use lamplighter::web::live::{LivePiece, pieces};
-use lamplighter::wire::{AwsSettings, Workstation};
+use lamplighter::wire::{AwsSettings, ClockHandle, StoreHandle, Workstation};
+use serde_json::json;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -95,6 +98,28 @@ fn open_page_says_for_how_long_the_job_root_is_silent() {
         assert!(matches!(open.next().await, Some(LivePiece::Silent(later)) if later != text));
         store.mend();
         assert_eq!(open.next().await, all, "the same part ends the silence");
+    });
+}
+
+#[test]
+fn usage_trend_of_a_silent_root_is_the_old_one() {
+    simulate(|clock| async move {
+        let store = FaultyStore::new(clock.clone());
+        let job: JobId = "a-222222".parse().expect("an id");
+        let sample = json!({ "at": clock.now(), "t_secs": 10.0, "interval_secs": 10.0, "cpu_percent": 90.0 });
+        let packed = zstd::encode_all(sample.to_string().as_bytes(), 3).expect("packed");
+        let batch = layout::sample_batch(&job, AttemptNo::FIRST, 1);
+        store.put(&batch, packed.into()).await.expect("a batch");
+        let trends = UsageTrends::default();
+        let (root, time): (StoreHandle, ClockHandle) = (store.clone(), clock.clone());
+        let read = || trends.of_attempt(job.as_str(), AttemptNo::FIRST, &root, &time);
+        let first = read().await.expect("a trend");
+        assert_eq!(first.last(), Some(90.0));
+        store.fault("", Fault::Hang, None);
+        clock.sleep(MINUTE * 2).await;
+        let asked = clock.mono();
+        assert_eq!(read().await.as_deref(), Some(&*first));
+        assert!(clock.mono() - asked < Duration::from_secs(3), "a page is not held up");
     });
 }
 

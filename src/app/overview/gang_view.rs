@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use super::usage_trend::{UsageTrend, UsageTrends};
 use crate::app::gang::gang_report::GangReport;
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError};
-use crate::wire::StoreHandle;
+use crate::wire::{ClockHandle, StoreHandle};
 
 /// The facts of a gang and its heat map.
 #[derive(Debug)]
@@ -36,13 +34,13 @@ impl GangView {
         dir: &JobDir,
         trends: &UsageTrends,
         store: &StoreHandle,
-        now: Timestamp,
+        clock: &ClockHandle,
     ) -> Result<Option<GangView>, JobDirError> {
-        let Some(report) = GangReport::read(dir, now).await? else { return Ok(None) };
+        let Some(report) = GangReport::read(dir, clock.now()).await? else { return Ok(None) };
         let mut heat = Vec::new();
         for rank in report.ranks.iter().filter(|rank| rank.attempts > 0) {
             let attempt = AttemptNo::new(u32::try_from(rank.attempts).unwrap_or(u32::MAX));
-            let trend = trends.of_attempt(rank.job.as_str(), attempt, store, now).await;
+            let trend = trends.of_attempt(rank.job.as_str(), attempt, store, clock).await;
             heat.extend(trend.map(|trend| HeatRow { rank: rank.rank, trend }));
         }
         Ok(Some(GangView { report, heat }))

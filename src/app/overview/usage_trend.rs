@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 
 use super::overview::JobRow;
@@ -11,7 +12,7 @@ use crate::app::view::plot_data::{PlotData, Series};
 use crate::job::{AttemptNo, JobState};
 use crate::jobdir::JobDir;
 use crate::market::elapsed;
-use crate::wire::StoreHandle;
+use crate::wire::{ClockHandle, StoreHandle};
 
 /// A batch has about five minutes.
 const BATCHES: usize = 12;
@@ -20,6 +21,12 @@ const POINTS: usize = 60;
 
 /// A newer trend would look the same.
 const OLD: Duration = Duration::from_secs(60);
+
+/// A page waits so long for new trends, and then shows the old ones. A batch takes much less.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Jobs whose last hour is read at once. Each has up to a dozen objects.
+const JOBS_IN_FLIGHT: usize = 8;
 
 /// Without values, nothing is known.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,17 +44,26 @@ pub struct UsageTrend {
 pub struct UsageTrends(Mutex<BTreeMap<String, (Timestamp, Arc<UsageTrend>)>>);
 
 impl UsageTrends {
-    /// `None`: the job has no machine whose samples say anything about now, or they cannot be read.
+    /// The trends of these jobs, in order: all together within [`PATIENCE`]. `None`: the job has no
+    /// machine whose samples say anything about now, or they cannot be read.
     pub async fn of(
         &self,
-        row: &JobRow,
+        rows: &[&JobRow],
         store: &StoreHandle,
-        now: Timestamp,
-    ) -> Option<Arc<UsageTrend>> {
-        let summary = &row.summary;
-        let is_at_work = matches!(summary.state, JobState::Running | JobState::Draining);
-        let attempt = summary.attempt.filter(|_| is_at_work).map(AttemptNo::new)?;
-        self.of_attempt(&summary.job, attempt, store, now).await
+        clock: &ClockHandle,
+    ) -> Vec<Option<Arc<UsageTrend>>> {
+        let until = clock.mono() + PATIENCE;
+        let asked = rows.iter().map(|row| {
+            let summary = &row.summary;
+            let is_at_work = matches!(summary.state, JobState::Running | JobState::Draining);
+            let attempt = summary.attempt.filter(|_| is_at_work).map(AttemptNo::new);
+            (summary.job.clone(), attempt)
+        });
+        let asked: Vec<(String, Option<AttemptNo>)> = asked.collect();
+        let read = |(job, attempt): (String, Option<AttemptNo>)| async move {
+            self.read(&job, attempt?, store, clock, until).await
+        };
+        stream::iter(asked).map(read).buffered(JOBS_IN_FLIGHT).collect().await
     }
 
     /// The end of an attempt, also of one that has ended. `None`: its samples cannot be read.
@@ -56,18 +72,35 @@ impl UsageTrends {
         job: &str,
         attempt: AttemptNo,
         store: &StoreHandle,
-        now: Timestamp,
+        clock: &ClockHandle,
     ) -> Option<Arc<UsageTrend>> {
-        let known = self.known().get(job).cloned();
-        if let Some((read, trend)) = known
+        self.read(job, attempt, store, clock, clock.mono() + PATIENCE).await
+    }
+
+    async fn read(
+        &self,
+        job: &str,
+        attempt: AttemptNo,
+        store: &StoreHandle,
+        clock: &ClockHandle,
+        until: Duration,
+    ) -> Option<Arc<UsageTrend>> {
+        let (now, known) = (clock.now(), self.known().get(job).cloned());
+        if let Some((read, trend)) = &known
             // A clock that was set back must not keep it.
-            && read <= now
-            && elapsed(read, now) < OLD
+            && *read <= now
+            && elapsed(*read, now) < OLD
         {
-            return Some(trend);
+            return Some(Arc::clone(trend));
         }
         let dir = JobDir::new(Arc::clone(store), job.parse().ok()?);
-        let data = PlotData::recent(&dir, attempt, BATCHES, POINTS).await.ok()?;
+        let data = tokio::select! {
+            read = PlotData::recent(&dir, attempt, BATCHES, POINTS) => read.ok()?,
+            // A silent job root must not hold up a page that knows an old trend.
+            () = clock.sleep(until.saturating_sub(clock.mono())) => {
+                return known.map(|(_, trend)| trend);
+            }
+        };
         let trend = Arc::new(UsageTrend::of(&data));
         self.known().insert(job.to_owned(), (now, Arc::clone(&trend)));
         Some(trend)

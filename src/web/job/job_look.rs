@@ -88,7 +88,8 @@ impl JobLook {
             }
             None => Vec::new(),
         };
-        let gang = GangView::read(&dir, source.trends, source.store, now).await.map_err(fault)?;
+        let gang = GangView::read(&dir, source.trends, source.store, source.clock);
+        let gang = gang.await.map_err(fault)?;
         Ok(JobLook {
             gang,
             lost: lost_money(&explained.attempts, status.as_ref()),
