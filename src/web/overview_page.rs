@@ -166,6 +166,8 @@ fn money(money: &Money) -> Markup {
                         (cap_bar("Cap in 24 hours", counted.usd_last_day, cap))
                     }
                 }
+            } @else if !money.caps.are_none() {
+                p.warn { "What counts against the caps is unknown." }
             } @else {
                 p.muted { "No cap is set. " code { "[caps]" } " in the configuration sets one." }
             }

@@ -135,3 +135,19 @@ fn tuning_shows_its_trials_and_drawings() {
     assert!(!text.contains("/tuning/walks/live"), "it has ended: {text}");
     assert!(page.get("/tuning/nothing").text.contains("no tuning `nothing`"));
 }
+
+/// What counts against the caps is unknown then, and the other jobs are shown.
+#[test]
+fn record_of_a_newer_version_hides_no_other_job() {
+    let place = Place::new("true");
+    place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 1000\n");
+    let (job, newer) = (ended_job(&place), ended_job(&place));
+    let receipt = format!("home/.local/state/lamplighter/jobs/{newer}/receipt.json");
+    place.0.write(&receipt, "{\"format\": 99}");
+    let page = Served::of(&place);
+    let text = page.get("/").text;
+    assert!(text.contains(&format!("data-job=\"{job}\"")), "{text}");
+    assert!(text.contains("left out: ") && text.contains("has format 99"), "{text}");
+    assert!(text.contains("what counts against the caps is unknown"), "{text}");
+    assert!(!text.contains("No cap is set"), "{text}");
+}

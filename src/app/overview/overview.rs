@@ -69,7 +69,7 @@ pub struct Money {
     /// A machine is silent, or the exact end of its bill is unknown.
     pub estimated: bool,
     pub caps: Caps,
-    /// The spending that counts against the caps. Null: there is no cap.
+    /// The spending that counts against the caps. Null: there is no cap, or it is unknown.
     pub counted: Option<Spending>,
 }
 
@@ -206,10 +206,15 @@ impl OverviewReader {
         needs.extend(rows.iter().filter_map(gang_need));
         needs.extend(look.iter().flat_map(|look| machine_needs(look, &summaries, now)));
         needs.extend(unanswered_need(&self.watch));
+        // One unreadable record must not hide the jobs.
+        let counted = counted(workstation, store).await.unwrap_or_else(|fault| {
+            needs.push(uncounted_need(&fault));
+            None
+        });
         needs.sort_by(|one, other| one.job.cmp(&other.job));
         let money = Money {
             caps: workstation.caps.anew(),
-            counted: counted(workstation, store).await?,
+            counted,
             today: sum_of(&costs, |day| day == today),
             month: sum_of(&costs, |day| day.first_of_month() == today.first_of_month()),
             ..money_now(&summaries, look.as_ref(), now)
@@ -420,6 +425,12 @@ fn machine_need(one: &UnneededMachine, seen: Timestamp, now: Timestamp) -> Need 
         .into_owned(),
         command: one.command(),
     }
+}
+
+/// Tells a person that the caps cannot be compared with the costs, so nothing is launched.
+fn uncounted_need(fault: &Fault) -> Need {
+    let text = format!("what counts against the caps is unknown: {}", fault.sentence());
+    Need { job: None, text, command: "lamp status".to_owned() }
 }
 
 async fn counted(
