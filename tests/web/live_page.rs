@@ -158,6 +158,30 @@ fn log_stays_in_view_and_counts_the_lines_below() {
 }
 
 #[test]
+fn first_error_is_in_view_and_stays_there() {
+    let script =
+        "seq 300; echo 'Error: no such file'; seq 300; while [ ! -e GO ]; do sleep 0.1; done";
+    let place = Place::new(script);
+    let job = run(&place, "fails", "job.sh");
+    let page = Served::of(&place);
+    let Some(mut browser) = Browser::of(&place, &page) else { return };
+    place.until(&job, "running");
+    let path = format!("/job/{job}?jump=true");
+    wait_until("its log is there", || page.get(&path).text.contains("<mark>").then_some(()));
+    browser.open(&format!("{}{path}", page.root));
+    let is_seen = "(() => { const [log, mark] = ['.log', '.log mark'].map((one) => document.querySelector(one).getBoundingClientRect());
+        return mark.top >= log.top && mark.bottom <= log.bottom; })()";
+    assert_eq!(browser.value(is_seen), true, "it is found without a scroll");
+    browser.value("document.getElementById('live').firstElementChild.isOld = true");
+    browser.until("the next part", "!document.getElementById('live').firstElementChild.isOld");
+    assert_eq!(browser.value(is_seen), true, "a new part keeps it in view");
+    browser.open(&format!("{}/job/{job}?find=1", page.root));
+    assert_eq!(browser.value("document.querySelector('.log').scrollTop"), 0, "from the first line");
+    place.0.write("go", "");
+    place.until(&job, "succeeded");
+}
+
+#[test]
 fn stop_button_asks_first_and_then_ends_the_job() {
     let place = Place::new("while :; do sleep 0.1; done");
     let job = run(&place, "trains", "job.sh");

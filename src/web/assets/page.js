@@ -39,6 +39,7 @@ if (live && live.dataset.from) {
     }
     const newLog = live.querySelector(".log");
     if (newLog && scroll) follow(newLog, scroll);
+    else if (newLog) beginLog(newLog);
     if (newLog && readsLog) newLog.focus({ preventScroll: true });
     if (name) live.querySelector(`a.name[href="${CSS.escape(name)}"]`)?.focus({ preventScroll: true });
   };
@@ -56,13 +57,20 @@ if (live && live.dataset.from) {
 }
 
 // A person who reads above the end keeps the lines in view, and is told how many came below.
+// Only the end of a log is read from its end. The first error is in view with lines before it.
+function beginLog(log) {
+  const mark = log.querySelector("mark");
+  if ("pieces" in log.dataset) log.scrollTop = log.scrollHeight;
+  else if (mark) log.scrollTop += mark.getBoundingClientRect().top - log.getBoundingClientRect().top - log.clientHeight / 3;
+}
 function isAtEnd(log) { return log.scrollTop + log.clientHeight >= log.scrollHeight - 4; }
 let below = 0;
 const LINES_KEPT = 5000;
 function follow(log, before) {
-  if (before.end || !("pieces" in log.dataset) || !("pieces" in before)) {
+  const isTail = "pieces" in log.dataset && "pieces" in before;
+  if (before.end || !isTail) {
     below = 0;
-    log.scrollTop = before.end ? log.scrollHeight : before.top;
+    log.scrollTop = before.end && isTail ? log.scrollHeight : before.top;
     return;
   }
   const pieces = (told) => told.split(" ").map((piece) => piece.split(":"));
@@ -96,7 +104,7 @@ function tellBelow(log) {
 }
 
 const firstLog = document.querySelector(".log");
-if (firstLog) firstLog.scrollTop = firstLog.scrollHeight;
+if (firstLog) beginLog(firstLog);
 
 // One time axis and one cursor for all plots of a job.
 let plots = document.getElementById("plots");
