@@ -64,6 +64,8 @@ pub struct Plots {
     ends: Vec<Countdown>,
     lost: LostMoney,
     gpus: GpuHistory,
+    /// Where the time axis of all plots ends. Time after the last sample is in it.
+    end_secs: f64,
     #[serde(skip)]
     gpu_count: u32,
     #[serde(skip)]
@@ -159,6 +161,7 @@ impl Plots {
             }
             bands.extend(bands_of(attempt, part, span, now));
         }
+        let end_secs = axis_end(&data, &gpus, &spans, &bands);
         let newest = parts.last().filter(|part| part.attempt == number);
         let attempt = attempts.iter().find(|attempt| attempt.attempt == number);
         let plan = attempt.and_then(|attempt| attempt.plan.as_ref());
@@ -173,6 +176,7 @@ impl Plots {
             ends: look.ends().to_vec(),
             lost: look.lost,
             gpus,
+            end_secs,
             gpu_count: plan.map_or(1, |plan| plan.offer.gpus),
             scope: scope.clone(),
         })
@@ -201,7 +205,7 @@ impl Plots {
                     div.canvas { (self.drawing(series)) }
                 }
             }
-            (gpu_plots(&self.gpus, &self.gpu_links(job)))
+            (gpu_plots(&self.gpus, self.end_secs, &self.gpu_links(job)))
             p #mark.muted aria-live="off" {
                 "Dashed lines are marks. The timeline below has their words."
                 @if self.marks.iter().any(|mark| mark.word == PRICE) {
@@ -271,7 +275,7 @@ impl Plots {
 
     /// Without a script. With one, a plot with a cursor takes its place.
     fn drawing(&self, series: &Series) -> Markup {
-        let end = series.t_secs.last().copied().unwrap_or_default().max(1.0);
+        let end = self.end_secs;
         let x = |secs: f64| format!("{:.1}", (secs / end).clamp(0.0, 1.0) * WIDTH);
         let width = |band: &Band| {
             let (from, to) = (band.from_secs.min(end), band.to_secs.min(end));
@@ -300,6 +304,14 @@ impl Plots {
             }
         }
     }
+}
+
+/// One end for all plots, so that each moment has the same place in all of them.
+fn axis_end(data: &PlotData, gpus: &GpuHistory, spans: &[AttemptSpan], bands: &[Band]) -> f64 {
+    let series = data.series.iter().filter_map(|series| series.t_secs.last());
+    let ends = series.chain(gpus.t_secs.last()).copied();
+    let ends = ends.chain(spans.iter().map(|span| span.to_secs));
+    ends.chain(bands.iter().map(|band| band.to_secs)).fold(1.0, f64::max)
 }
 
 /// The begin of one of several attempts.
@@ -562,4 +574,22 @@ fn thinned(series: &Series) -> Series {
     let points: Vec<_> = series.t_secs.iter().copied().zip(series.values.clone()).collect();
     let (t_secs, values) = reduced(&points, ROWS).into_iter().unzip();
     Series { t_secs, values, ..series.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axis_of_all_plots_reaches_the_last_unknown_time() {
+        let t_secs = vec![0.0, 59.0];
+        let series = Series { name: "cpu_percent", unit: "%", values: vec![Some(1.0); 2], t_secs };
+        let data = PlotData { began: None, samples: 2, series: vec![series] };
+        let span = AttemptSpan { attempt: AttemptNo::FIRST, from_secs: 0.0, to_secs: 61.0 };
+        let band = Band { from_secs: 59.0, to_secs: 900.0, kind: BandKind::Unknown };
+        let gpus = GpuHistory::default();
+        assert_eq!(axis_end(&data, &gpus, &[span], &[band]), 900.0);
+        assert_eq!(axis_end(&data, &gpus, &[span], &[]), 61.0);
+        assert_eq!(axis_end(&PlotData::default(), &gpus, &[], &[]), 1.0);
+    }
 }

@@ -67,6 +67,7 @@ fn plot_bands_marks_and_idle_replay_come_from_stored_samples() {
     for band in &bands {
         assert!(known.contains(&band["kind"].as_str().expect("a word")), "{band}");
         assert!(band["from_secs"].as_f64() < band["to_secs"].as_f64(), "{band}");
+        assert!(band["to_secs"].as_f64() <= data["end_secs"].as_f64(), "it is drawn: {data}");
     }
     let names: Vec<Value> = list("series").iter().map(|series| series["name"].clone()).collect();
     let directions = ["net_received_bytes_per_sec", "net_sent_bytes_per_sec", "net_bytes_per_sec"];

@@ -266,6 +266,23 @@ fn cursor_of_one_plot_shows_the_same_moment_in_all() {
     assert!(said.as_str().is_some_and(|said| said.starts_with("busy")), "{said}");
 }
 
+/// The time axis of the first plot.
+const AXIS: &str = "(() => { const { min, max } = document.querySelector('#plots .canvas').plot.scales.x; return [min, max]; })()";
+
+#[test]
+fn plots_have_one_axis_up_to_the_last_band() {
+    let six = SixJobs::new();
+    let page = Served::by(&six.place, six.command(&["web", "--port", "0"]));
+    let Some(mut browser) = Browser::of(&six.place, &page) else { return };
+    browser.open(&format!("{}/job/llama-ft-7f3k2q", page.root));
+    browser.until("its plots are drawn", "document.querySelectorAll('#plots .uplot').length > 3");
+    let whole = browser.value("[facts.zero, facts.zero + facts.end]");
+    assert_eq!(browser.value(AXIS), whole);
+    let is_same = "[...document.querySelectorAll('#plots .canvas')].filter((one) => one.plot)
+        .every((one) => one.plot.scales.x.max === facts.zero + facts.end)";
+    assert_eq!(browser.value(is_same), true);
+}
+
 /// The longest line of text, in the width of its letters' size; 56 are about 110 letters.
 const LONGEST: &str = "Math.max(...[...document.querySelectorAll('main p:not(.legend, .acts, .presets), main .need li')]
     .map((one) => one.getBoundingClientRect().width / parseFloat(getComputedStyle(one).fontSize)))";

@@ -108,7 +108,7 @@ if (firstLog) beginLog(firstLog);
 
 // One time axis and one cursor for all plots of a job.
 let plots = document.getElementById("plots");
-const facts = { zero: 0, marks: [], bands: [], attempts: [] };
+const facts = { zero: 0, end: 1, marks: [], bands: [], attempts: [] };
 const marksOf = (facts) => (u) => {
   const { ctx, bbox } = u;
   ctx.save();
@@ -225,7 +225,7 @@ async function draw(isFramed) {
   data.series.forEach((series, at) => { if (data.captions[at] !== null) isDrawn(series).querySelector("figcaption .muted").textContent = data.captions[at]; });
   const zero = data.began ? Date.parse(data.began) / 1000 : 0;
   // The plots that are there read the newest facts.
-  Object.assign(facts, { zero, marks: data.marks, bands: data.bands, attempts: data.attempts });
+  Object.assign(facts, { zero, end: data.end_secs, marks: data.marks, bands: data.bands, attempts: data.attempts });
   for (const plot of data.gpus.plots) {
     const canvas = plots.querySelector(`[data-gpus="${plot.name}"] .canvas`);
     if (canvas) show(canvas, plot.unit, data.gpus.t_secs.map((secs) => zero + secs), plot.lines);
@@ -237,9 +237,16 @@ async function draw(isFramed) {
   }
 }
 
+// All plots end at the same moment, also if a series begins later or ends before.
+const wholeAxis = (canvas) => (u, low, high) => {
+  const isPart = low > canvas.times[0] || high < canvas.times.at(-1);
+  return isPart ? [low, high] : [facts.zero, facts.zero + facts.end];
+};
+
 // One line, or one for each GPU.
 function show(canvas, unit, times, lines, limit) {
   const points = [times, ...lines.map((line) => line.values)];
+  canvas.times = times;
   if (canvas.plot && canvas.plot.series.length === points.length) { canvas.plot.setData(points); return; }
   if (canvas.plot) canvas.plot.destroy();
   // Without a cursor there is no value to tell.
@@ -252,7 +259,7 @@ function show(canvas, unit, times, lines, limit) {
   canvas.plot = new uPlot({
     width: canvas.clientWidth, height: 170,
     cursor: { sync: { key: "job" } },
-    scales: { x: { time: facts.zero > 0 }, y: { range: (u, low, high) => [0, Math.max(Math.max(high, limit ?? 0) * 1.05, 1)] } },
+    scales: { x: { time: facts.zero > 0, range: wholeAxis(canvas) }, y: { range: (u, low, high) => [0, Math.max(Math.max(high, limit ?? 0) * 1.05, 1)] } },
     axes: axes(unit),
     series: [facts.zero > 0 ? { label: "time", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" } : { label: "seconds" }, ...lines.map(drawn)],
     hooks: { drawClear: [bandsOf(facts)], draw: [marksOf(facts), limitOf(limit)], setCursor: [wordsAt(facts)] },

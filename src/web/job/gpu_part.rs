@@ -107,13 +107,13 @@ fn processes(all: &[GpuProcess]) -> String {
 }
 
 /// A plot for each value, with a line for each GPU. One GPU has its values in the other plots.
-pub fn gpu_plots(history: &GpuHistory, links: &Markup) -> Markup {
+pub fn gpu_plots(history: &GpuHistory, end_secs: f64, links: &Markup) -> Markup {
     let shown = history.plots.iter().filter(|plot| plot.lines.len() > 1);
     html! {
         @for plot in shown {
             figure.plot data-gpus=(plot.name) {
                 figcaption { strong { (title(plot.name)) } " " (legend(plot)) (links) }
-                div.canvas { (drawing(plot, &history.t_secs)) }
+                div.canvas { (drawing(plot, &history.t_secs, end_secs)) }
             }
         }
     }
@@ -133,8 +133,7 @@ fn legend(plot: &GpuPlot) -> Markup {
     }
 }
 
-fn drawing(plot: &GpuPlot, t_secs: &[f64]) -> Markup {
-    let end = t_secs.last().copied().unwrap_or_default().max(1.0);
+fn drawing(plot: &GpuPlot, t_secs: &[f64], end: f64) -> Markup {
     let known = plot.lines.iter().flat_map(|line| line.values.iter().flatten());
     let top = known.copied().fold(1e-9_f64, f64::max);
     let point = |secs: f64, value: f64| {
