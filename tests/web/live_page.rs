@@ -283,6 +283,24 @@ fn plots_have_one_axis_up_to_the_last_band() {
     assert_eq!(browser.value(is_same), true);
 }
 
+#[test]
+fn zoomed_plot_keeps_its_part_at_the_next_draw() {
+    let six = SixJobs::new();
+    let page = Served::by(&six.place, six.command(&["web", "--port", "0"]));
+    let Some(mut browser) = Browser::of(&six.place, &page) else { return };
+    browser.open(&format!("{}/job/llama-ft-7f3k2q", page.root));
+    browser.until("its plots are drawn", "document.querySelectorAll('#plots .uplot').length > 3");
+    let part = browser.value("[facts.zero + 600, facts.zero + 1200]");
+    let plot = "document.querySelector('#plots .canvas').plot";
+    browser.value(&format!("({plot}.setScale('x', {{ min: {}, max: {} }}), 1)", part[0], part[1]));
+    let drawn = format!("draw().then(() => {AXIS})");
+    assert_eq!(browser.value(&drawn), part, "the next draw");
+    assert_eq!(browser.value(&drawn), part, "and the one after it");
+    browser.value(&format!("({plot}.setScale('x', {{ min: 0, max: 1e11 }}), 1)"));
+    let whole = browser.value("[facts.zero, facts.zero + facts.end]");
+    assert_eq!(browser.value(&drawn), whole, "the whole axis follows the samples again");
+}
+
 /// The longest line of text, in the width of its letters' size; 56 are about 110 letters.
 const LONGEST: &str = "Math.max(...[...document.querySelectorAll('main p:not(.legend, .acts, .presets), main .need li')]
     .map((one) => one.getBoundingClientRect().width / parseFloat(getComputedStyle(one).fontSize)))";

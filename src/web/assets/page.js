@@ -239,15 +239,22 @@ async function draw(isFramed) {
 
 // All plots end at the same moment, also if a series begins later or ends before.
 const wholeAxis = (canvas) => (u, low, high) => {
-  const isPart = low > canvas.times[0] || high < canvas.times.at(-1);
-  return isPart ? [low, high] : [facts.zero, facts.zero + facts.end];
+  canvas.isZoomed = low > canvas.times[0] || high < canvas.times.at(-1);
+  return canvas.isZoomed ? [low, high] : [facts.zero, facts.zero + facts.end];
 };
+
+// A person who has chosen a part of the time keeps it.
+function renew(canvas, points) {
+  const { min, max } = canvas.plot.scales.x;
+  canvas.plot.setData(points, !canvas.isZoomed);
+  if (canvas.isZoomed) canvas.plot.setScale("x", { min, max });
+}
 
 // One line, or one for each GPU.
 function show(canvas, unit, times, lines, limit) {
   const points = [times, ...lines.map((line) => line.values)];
   canvas.times = times;
-  if (canvas.plot && canvas.plot.series.length === points.length) { canvas.plot.setData(points); return; }
+  if (canvas.plot && canvas.plot.series.length === points.length) { renew(canvas, points); return; }
   if (canvas.plot) canvas.plot.destroy();
   // Without a cursor there is no value to tell.
   const value = (u, number, series, at) => at == null ? "–" : number == null ? "unknown" : measure(number, unit);
@@ -298,7 +305,8 @@ function axes(unit) {
 
 if (plots && window.uPlot) {
   draw();
-  setInterval(draw, 15000);
+  // The samples of an ended job stay as they are, once they are read.
+  setInterval(() => { if (live.dataset.from || document.getElementById("reading")) draw(); }, 15000);
   window.addEventListener("resize", () => {
     for (const canvas of plots.querySelectorAll(".canvas")) {
       if (canvas.plot) canvas.plot.setSize({ width: canvas.clientWidth, height: 170 });
