@@ -1,5 +1,6 @@
 //! The samples of an attempt: a drawing without a script, numbers for the script, a table and CSV.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
@@ -91,6 +92,10 @@ const MARKED: &[&str] = &[
     "verdict",
 ];
 
+/// Marks of one word beside each other. More cannot be told apart, and a job of a week that saves
+/// each ten minutes has a thousand.
+const MARKS_ACROSS: f64 = 300.0;
+
 /// The word of a change of the spot price.
 const PRICE: &str = "price";
 
@@ -169,7 +174,7 @@ impl Plots {
             attempt: number,
             data,
             attempts: spans,
-            marks,
+            marks: joined(marks, end_secs / MARKS_ACROSS),
             bands,
             load: newest.and_then(|part| EffectiveLoad::of(&part.plot.load)),
             startup: look.startups.iter().find(|startup| startup.attempt == number).cloned(),
@@ -395,6 +400,27 @@ fn marks(began: Timestamp, entries: &[TimelineEntry]) -> Vec<Mark> {
     entries.iter().filter(|entry| MARKED.contains(&entry.word)).map(mark).collect()
 }
 
+/// Marks of one word that are nearer than this become one, at the place of the first.
+fn joined(marks: Vec<Mark>, near_secs: f64) -> Vec<Mark> {
+    let mut kept: Vec<(Mark, usize)> = Vec::new();
+    let mut last: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for mark in marks {
+        let before = last.get(mark.word).filter(|_| mark.word != ATTEMPT).copied();
+        match before.filter(|at| (mark.secs - kept[*at].0.secs).abs() < near_secs) {
+            Some(at) => kept[at].1 += 1,
+            None => {
+                last.insert(mark.word, kept.len());
+                kept.push((mark, 1));
+            }
+        }
+    }
+    let told = |(mark, count): (Mark, usize)| match count {
+        1 => mark,
+        _ => Mark { text: format!("{count} here, the first: {}", mark.text), ..mark },
+    };
+    kept.into_iter().map(told).collect()
+}
+
 /// The changes of the spot price of its machine, oldest first, as far as EC2 has told them.
 fn price_marks(
     site: &Site,
@@ -579,6 +605,23 @@ fn thinned(series: &Series) -> Series {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn mark(word: &'static str, secs: f64) -> Mark {
+        Mark { secs, word, text: format!("at {secs}") }
+    }
+
+    #[test]
+    fn marks_of_one_word_join_where_they_would_overlap() {
+        let week: Vec<Mark> = (0..1008).map(|at| mark("checkpoint", f64::from(at * 600))).collect();
+        let kept = joined(week, 604_800.0 / MARKS_ACROSS);
+        assert!((250..=300).contains(&kept.len()), "{}", kept.len());
+        assert_eq!((kept[0].secs, kept[0].text.as_str()), (0.0, "4 here, the first: at 0"));
+        let near = [("checkpoint", 0.0), ("verdict", 1.0), ("checkpoint", 2.0)];
+        let begins = [(ATTEMPT, 3.0), (ATTEMPT, 4.0), ("verdict", 90.0)];
+        let all = near.into_iter().chain(begins).map(|(word, secs)| mark(word, secs));
+        let words: Vec<&str> = joined(all.collect(), 10.0).iter().map(|mark| mark.word).collect();
+        assert_eq!(words, ["checkpoint", "verdict", ATTEMPT, ATTEMPT, "verdict"]);
+    }
 
     #[test]
     fn axis_of_all_plots_reaches_the_last_unknown_time() {
