@@ -39,6 +39,11 @@ use crate::market::Span;
 /// The page waits so long for its plots. The samples of a week in a bucket take half a minute.
 const DRAWN_WITHIN: Duration = Duration::from_secs(3);
 
+/// Entries of the timeline. An open page gets all of it again and again, and a week has a thousand.
+const ENTRIES_SHOWN: usize = 200;
+
+type AttemptEntries = Vec<(AttemptNo, Vec<TimelineEntry>)>;
+
 #[derive(Clone, Default, Deserialize)]
 pub struct JobQuery {
     attempt: Option<u32>,
@@ -348,18 +353,63 @@ fn receipt_part(receipt: &Receipt) -> Markup {
     }
 }
 
+/// The newest entries of all attempts, and the number of those left out.
+fn newest(mut story: AttemptEntries, most: usize) -> (AttemptEntries, usize) {
+    let all: usize = story.iter().map(|(_, entries)| entries.len()).sum();
+    let older = all.saturating_sub(most);
+    let mut left = older;
+    for (_, entries) in &mut story {
+        let gone = left.min(entries.len());
+        entries.drain(..gone);
+        left -= gone;
+    }
+    (story, older)
+}
+
 fn story(explained: &Explained) -> Markup {
     let line = |entry: &TimelineEntry| {
         html! { tr { td { (local_time(entry.at)) } td { (entry.word) } td { (entry.text) } } }
     };
+    let (shown, older) = newest(timeline::story(explained, false), ENTRIES_SHOWN);
     html! {
         section aria-labelledby="timeline" {
             h2 #timeline { "Timeline" }
-            @for (attempt, entries) in timeline::story(explained, false) {
+            @if older > 0 {
+                p.muted { "Older entries not shown: " (older) ". All of them: "
+                    code { "lamp explain " (explained.job) } }
+            }
+            @for (attempt, entries) in shown.iter().filter(|(_, entries)| !entries.is_empty()) {
                 h3 { "Attempt " (attempt.number()) }
-                div.wide { table { tbody { @for entry in &entries { (line(entry)) } } } }
+                div.wide { table { tbody { @for entry in entries { (line(entry)) } } } }
             }
             p.muted { "The same: " code { "lamp explain " (explained.job) } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn newest_entries_of_all_attempts_are_kept() {
+        let entry = |at: i64| TimelineEntry {
+            at: Timestamp::from_second(at).expect("a moment"),
+            word: "checkpoint",
+            text: at.to_string(),
+        };
+        let story = || -> AttemptEntries {
+            let attempt = |number: u32, from: i64| {
+                (AttemptNo::new(number), (from..from + 3).map(entry).collect())
+            };
+            vec![attempt(1, 0), attempt(2, 3)]
+        };
+        let (shown, older) = newest(story(), 2);
+        let texts: Vec<&str> =
+            shown.iter().flat_map(|(_, entries)| entries).map(|one| one.text.as_str()).collect();
+        assert_eq!((texts, older), (vec!["4", "5"], 4));
+        assert_eq!(newest(story(), 200), (story(), 0));
     }
 }
