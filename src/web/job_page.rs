@@ -275,6 +275,9 @@ fn head(summary: &Summary, look: &JobLook, data: &PlotData) -> Markup {
                     code { "lamp daemon --job " (summary.job) " --until-done" } }
             }
             @for attention in &summary.attention { p.warn { (attention) } }
+            @if let Some(command) = shell_command(summary) {
+                p { "A shell on its machine: " code { (command) } }
+            }
             @if !summary.state.is_final() && !summary.alone {
                 p.acts {
                     @for (word, text) in acts(look) {
@@ -288,6 +291,14 @@ fn head(summary: &Summary, look: &JobLook, data: &PlotData) -> Markup {
             }
         }
     }
+}
+
+/// While a machine of a cloud runs. A person on this workstation needs no shell.
+fn shell_command(summary: &Summary) -> Option<String> {
+    use JobState::{Draining, Held, Preparing, Running};
+    let runs = matches!(summary.state, Preparing | Running | Draining | Held);
+    let is_away = summary.machine.as_ref().is_some_and(|machine| !machine.is_here());
+    (runs && is_away && summary.instance.is_some()).then(|| format!("lamp ssh {}", summary.job))
 }
 
 /// A job that cannot be asked to save has no button for it.
@@ -392,6 +403,26 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
+
+    #[test]
+    fn shell_command_is_shown_while_a_cloud_machine_runs() {
+        let text = include_str!("../../tests/data/v1/plan.json");
+        let mut plan: crate::job::Plan = serde_json::from_str(text).expect("a plan");
+        let of = |plan: &crate::job::Plan, state: JobState| {
+            let summary = Summary {
+                machine: Some(plan.into()),
+                instance: Some("i-1".into()),
+                ..Summary::example(state)
+            };
+            shell_command(&summary)
+        };
+        plan.offer.cloud = crate::market::CloudKind::Aws;
+        let command = Some("lamp ssh example-222222".to_owned());
+        assert_eq!(of(&plan, JobState::Running), command);
+        assert_eq!(of(&plan, JobState::Succeeded), None);
+        plan.offer.cloud = crate::market::CloudKind::Local;
+        assert_eq!(of(&plan, JobState::Running), None);
+    }
 
     #[test]
     fn newest_entries_of_all_attempts_are_kept() {
