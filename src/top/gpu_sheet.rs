@@ -8,7 +8,9 @@ use super::overview_sheet::bar;
 use super::sheet::{Sheet, part};
 use super::spark::plot;
 use crate::app::text::measure;
-use crate::app::view::machine::{gpu_errors, gpu_memory_text, gpu_power_text};
+use crate::app::view::machine::{
+    gpu_counters_text, gpu_errors, gpu_memory_text, gpu_pcie_text, gpu_power_text,
+};
 use crate::instance::GpuStatus;
 use crate::jobdir::EventDetail;
 use crate::market::Span as Time;
@@ -37,10 +39,13 @@ pub fn gpu_sheet(model: &TopModel, look: &OpenJob, width: usize) -> Sheet {
     }
     for (at, gpu) in summary.gpus.iter().enumerate() {
         let from = sheet.lines.len();
-        one(model, gpu, at == model.gpu, &mut sheet);
+        one(model, gpu, look, at == model.gpu, &mut sheet);
         if at == model.gpu {
             sheet.focus = Some((if at == 0 { 0 } else { from }, sheet.lines.len()));
         }
+    }
+    if let Some(driver) = summary.gpus.iter().find_map(|gpu| gpu.health.driver.as_ref()) {
+        sheet.heading(&format!("Driver {driver}"), palette.quiet());
     }
     last_hour(model, look, &mut sheet, width);
     sheet
@@ -91,7 +96,7 @@ pub fn process_sheet(model: &TopModel, look: &OpenJob, width: usize) -> Sheet {
     let summary = look.summary.as_ref();
     let gpu = summary.and_then(|summary| summary.gpus.get(model.gpu));
     if let Some(gpu) = gpu {
-        one(model, gpu, true, &mut sheet);
+        one(model, gpu, look, true, &mut sheet);
     }
     sheet.heading("The workload on this machine", palette.quiet());
     let attempt = look.explained.attempts.iter().find(|it| it.attempt == look.attempt);
@@ -128,7 +133,7 @@ pub fn process_sheet(model: &TopModel, look: &OpenJob, width: usize) -> Sheet {
     sheet
 }
 
-fn one(model: &TopModel, gpu: &GpuStatus, is_selected: bool, sheet: &mut Sheet) {
+fn one(model: &TopModel, gpu: &GpuStatus, look: &OpenJob, is_selected: bool, sheet: &mut Sheet) {
     let name = gpu.name.as_deref().unwrap_or("unknown type");
     let style = if is_selected { model.palette.bar() } else { model.palette.bold() };
     sheet.heading(&format!("GPU {}  {name}", gpu.index), style);
@@ -139,6 +144,13 @@ fn one(model: &TopModel, gpu: &GpuStatus, is_selected: bool, sheet: &mut Sheet) 
         .zip(gpu.memory_total_mib)
         .map(|(used, total)| (used as f64 / (total as f64).max(1.0), gpu_memory_text(gpu)));
     gauge(model, sheet, "memory", memory);
+    if let Some(line) = look.plot.gpus.recent.iter().find(|line| line.gpu == gpu.index) {
+        let drawn = plot(&line.values, 100.0, CELLS, 1).concat();
+        sheet.push(vec![
+            part("  1 hour  ", model.palette.quiet()),
+            part(&drawn, model.palette.good()),
+        ]);
+    }
     let known = |value: Option<f64>, unit: &str| {
         value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:.0} {unit}"))
     };
@@ -152,6 +164,16 @@ fn one(model: &TopModel, gpu: &GpuStatus, is_selected: bool, sheet: &mut Sheet) 
         part("    clock ", model.palette.quiet()),
         part(&clock, Style::new()),
     ]);
+    // Few drivers tell it.
+    if gpu.health.pcie_received_bytes_per_sec.is_some() {
+        sheet.push(vec![
+            part("  PCIe    ", model.palette.quiet()),
+            part(&gpu_pcie_text(gpu), Style::new()),
+        ]);
+    }
+    if let Some(counters) = gpu_counters_text(gpu) {
+        sheet.text(&format!("  {counters}"), model.palette.quiet());
+    }
     let errors = gpu_errors(gpu);
     if !errors.is_empty() {
         sheet.text(&format!("  {}", errors.join("; ")), model.palette.warn());

@@ -15,6 +15,7 @@ use super::keys::{Effect, press};
 use super::model::{Dialog, Preset, TopModel, TopNews, TopScreen};
 use super::open_job::OpenJob;
 use super::palette::Palette;
+use crate::app::analysis::gpu_history::{GpuHistory, GpuLine};
 use crate::app::analysis::sample_cache::AttemptPlot;
 use crate::app::gang::gang_report::{GangReport, RankReport, WaitCost};
 use crate::app::gang::gang_rows::fold_gangs;
@@ -27,6 +28,7 @@ use crate::app::view::job_summary::Summary;
 use crate::app::view::plot_data::{PlotData, Series};
 use crate::app::view::timeline::Explained;
 use crate::app::{ExitCode, Fault};
+use crate::instance::GpuHealth;
 use crate::job::{AttemptNo, JobState, Progress};
 use crate::market::{Usd, UsdPerHour};
 
@@ -465,6 +467,18 @@ fn job_and_gpu_screens_have_the_figures_ahead_and_errors() {
     summary.gpus[0].clock_mhz = Some(1410.0);
     summary.gpus[0].xids = vec![79];
     summary.gpus[0].ecc_uncorrected = Some(2);
+    summary.gpus[0].health = GpuHealth {
+        driver: Some("550.54.15".into()),
+        rows_remapped: Some(3),
+        pcie_received_bytes_per_sec: Some(1.2e9),
+        ..GpuHealth::default()
+    };
+    let recent = vec![GpuLine { gpu: 0, values: vec![None, Some(0.0), Some(100.0)] }];
+    open.plot = Arc::new(AttemptPlot {
+        data: open.plot.data.clone(),
+        gpus: GpuHistory { recent, ..GpuHistory::default() },
+        ..AttemptPlot::default()
+    });
     let text = |sheet: super::sheet::Sheet| -> String {
         sheet.lines.iter().map(|line| format!("{line}\n")).collect()
     };
@@ -473,7 +487,14 @@ fn job_and_gpu_screens_have_the_figures_ahead_and_errors() {
     assert!(job.contains("To the end  $0.32 in 19m, by its progress"), "{job}");
     model.gpu = 0;
     let gpu = text(super::gpu_sheet::gpu_sheet(&model, &open, 100));
-    for words in ["clock 1410 MHz", "Xid 79; 2 uncorrected memory errors"] {
+    for words in [
+        "clock 1410 MHz",
+        "Xid 79; 2 uncorrected memory errors",
+        "  1 hour  · █",
+        "PCIe    in 1.2 GB/s, out unknown",
+        "3 memory rows replaced",
+        "Driver 550.54.15",
+    ] {
         assert!(gpu.contains(words), "{words}: {gpu}");
     }
 }
