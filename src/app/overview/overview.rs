@@ -493,8 +493,12 @@ fn needs_of(summary: &Summary) -> Vec<Need> {
     }
     // Nothing launches it until a person does something.
     let is_stuck = summary.waiting_until.is_none() && summary.tried_again.is_none();
-    if let Some(why) = summary.waiting.as_ref().filter(|_| is_stuck) {
-        needs.push(need(format!("it waits: {why}"), format!("lamp explain {job}")));
+    let needs_quota = summary.waits_for_quota();
+    if let Some(why) = summary.waiting.as_ref().filter(|_| is_stuck || needs_quota) {
+        // It prints the request for a higher quota.
+        let quota = needs_quota.then(|| "lamp doctor".to_owned());
+        let command = quota.unwrap_or_else(|| format!("lamp explain {job}"));
+        needs.push(need(format!("it waits: {why}"), command));
     }
     needs.extend(verdict_need(summary));
     let attention = summary.attention.iter();
@@ -527,6 +531,21 @@ pub fn verdict_need(summary: &Summary) -> Option<Need> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::Refusal;
+
+    #[test]
+    fn used_up_quota_needs_a_person_and_scarcity_does_not() {
+        let waits = |refusal: Refusal| Summary {
+            waiting: Some(format!("a machine: {refusal}")),
+            tried_again: Some(Timestamp::UNIX_EPOCH),
+            refusal: Some(refusal),
+            ..Summary::example(JobState::Provisioning)
+        };
+        let [need] = needs_of(&waits(Refusal::Quota)).try_into().expect("one need");
+        assert_eq!(need.text, "it waits: a machine: the quota is used up");
+        assert_eq!(need.command, "lamp doctor");
+        assert_eq!(needs_of(&waits(Refusal::Capacity)), []);
+    }
 
     #[test]
     fn what_a_receipt_left_behind_needs_a_person() {

@@ -11,7 +11,7 @@ use super::machine::MachineShown;
 use super::next_end::{Countdown, EndAsked, Held, WatchEnd};
 use super::silence::Silence;
 use crate::instance::GpuStatus;
-use crate::job::{EndedBecause, JobOutcome, JobState, Plan, Progress};
+use crate::job::{EndedBecause, JobOutcome, JobState, Plan, Progress, Refusal};
 use crate::market::{Usd, UsdPerHour};
 
 /// The field names are an interface.
@@ -104,6 +104,9 @@ pub struct Summary {
     pub watch_end: Option<WatchEnd>,
     #[serde(skip)]
     pub limited: Limited,
+    /// Why its last launch was refused, if that is its last attempt.
+    #[serde(skip)]
+    pub refusal: Option<Refusal>,
 }
 
 /// Several machines that work as one, as their newest heartbeats tell.
@@ -156,6 +159,11 @@ impl Summary {
         self.because
             .filter(|_| matches!(self.state, JobState::Failed | JobState::Ended))
             .map_or_else(|| self.state.word().to_owned(), told)
+    }
+
+    /// Whether only a person can end its wait: the account's quotas are used up.
+    pub fn waits_for_quota(&self) -> bool {
+        self.waiting.is_some() && matches!(self.refusal, Some(Refusal::Quota | Refusal::Disks))
     }
 
     /// Whether a machine is requested or boots, and its agent has not reported.
@@ -214,6 +222,7 @@ impl Summary {
             before: None,
             watch_end: None,
             limited: Limited::Job,
+            refusal: None,
         }
     }
 }

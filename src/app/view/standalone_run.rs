@@ -126,6 +126,7 @@ impl AloneRun {
                 .map(|last| last.created),
             watch_end: None,
             limited: Limited::Job,
+            refusal: None,
         }
     }
 

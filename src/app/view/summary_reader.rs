@@ -166,6 +166,7 @@ impl Summary {
             last_checkpoint: receipt.last_checkpoint.map(|last| last.created),
             watch_end: None,
             limited: Limited::Job,
+            refusal: None,
         }
     }
 
@@ -268,6 +269,7 @@ impl Summary {
                 .filter(|_| state == JobState::Running && !is_silent)
                 .and_then(|status| WatchEnd::seen(status, &spec.spec.on, wishes.kept_until)),
             limited: Limited::of(&spec.spec.limits),
+            refusal: last.and_then(|last| last.settled.as_ref()?.refusal),
         };
         let limits = &spec.spec.limits;
         let ends = countdowns(&EndFacts { summary: &summary, limits, wishes, heard_at, now });
