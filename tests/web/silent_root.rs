@@ -9,8 +9,9 @@ use jiff::SignedDuration;
 use lamp_test_support::faulty_store::{Fault, FaultyStore};
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 use lamplighter::app::overview::usage_trend::UsageTrends;
+use lamplighter::app::view::timeline;
 use lamplighter::job::{AttemptNo, JobId, NotifySpec};
-use lamplighter::jobdir::layout;
+use lamplighter::jobdir::{JobDir, layout};
 use lamplighter::ports::{Clock as _, Store as _};
 use lamplighter::web::Site;
 use lamplighter::web::live::{LivePiece, pieces};
@@ -120,6 +121,26 @@ fn usage_trend_of_a_silent_root_is_the_old_one() {
         let asked = clock.mono();
         assert_eq!(read().await.as_deref(), Some(&*first));
         assert!(clock.mono() - asked < Duration::from_secs(3), "a page is not held up");
+    });
+}
+
+#[test]
+fn timeline_of_many_attempts_reads_them_side_by_side() {
+    simulate(|clock| async move {
+        let store = FaultyStore::new(clock.clone());
+        let job: JobId = "a-222222".parse().expect("an id");
+        for number in 1..=32 {
+            let plan = include_bytes!("../data/v1/plan.json").to_vec();
+            let key = layout::plan(&job, AttemptNo::new(number));
+            store.put(&key, plan.into()).await.expect("a plan");
+        }
+        store.fault("", Fault::Slow(Duration::from_secs(1)), None);
+        let dir = JobDir::new(store, job);
+        let asked = clock.mono();
+        let explained = timeline::of(&dir, None).await.expect("its records");
+        let numbers: Vec<u32> = explained.attempts.iter().map(|one| one.attempt.number()).collect();
+        assert_eq!(numbers, (1..=32).collect::<Vec<u32>>(), "in order");
+        assert!(clock.mono() - asked < MINUTE / 2, "{:?}", clock.mono() - asked);
     });
 }
 

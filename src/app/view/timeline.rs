@@ -1,6 +1,7 @@
 //! What happened to a job, attempt by attempt, in order of time: verdicts, checkpoints, notices,
 //! requests and ends.
 
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -8,6 +9,7 @@ use super::discarded::DiscardedShown;
 use super::idle_cost;
 use super::job_summary::Summary;
 use super::next_end::Held;
+use super::plot_data::READS_IN_FLIGHT;
 use super::reason_text::{asker, market_text, reason_text};
 use super::summary_text::resumed_text;
 use crate::app::text::local_time;
@@ -103,32 +105,9 @@ pub async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError
 /// # Errors
 /// As [`read`].
 pub async fn of(dir: &JobDir, summary: Option<&Summary>) -> Result<Explained, JobDirError> {
-    let mut attempts = Vec::new();
-    for number in dir.attempts().await? {
-        let plan = dir.plan(number).await?;
-        let settled = dir.settled(number).await?;
-        let outcome = match settled.as_ref().and_then(|settled| settled.outcome.clone()) {
-            Some(outcome) => Some(outcome),
-            None => unless_damaged(dir.outcome(number).await)?,
-        };
-        let reasons = outcome.map(|outcome| outcome.reasons).unwrap_or_default();
-        let events = dir.events(number).await?;
-        let instance = match settled.as_ref().and_then(|settled| settled.instance.clone()) {
-            Some(instance) => Some(instance),
-            None => unless_damaged(dir.lease(number).await)?.map(|lease| lease.instance),
-        };
-        let (idle_at, idle_cost) = idle_cost::of(plan.as_ref(), &reasons, &events).unzip();
-        attempts.push(ExplainedAttempt {
-            attempt: number,
-            plan,
-            settled,
-            instance,
-            reasons,
-            idle_cost,
-            idle_at,
-            events,
-        });
-    }
+    let numbers = stream::iter(dir.attempts().await?);
+    let read = numbers.map(|number| attempt_of(dir, number)).buffered(READS_IN_FLIGHT);
+    let attempts = read.try_collect().await?;
     let spec = dir.spec().await?;
     Ok(Explained {
         job: dir.job().to_string(),
@@ -145,6 +124,31 @@ pub async fn of(dir: &JobDir, summary: Option<&Summary>) -> Result<Explained, Jo
         market: unless_damaged(dir.market().await)?.map(|log| log.decisions).unwrap_or_default(),
         attempts,
         setup: spec.and_then(|spec| spec.spec.setup),
+    })
+}
+
+async fn attempt_of(dir: &JobDir, number: AttemptNo) -> Result<ExplainedAttempt, JobDirError> {
+    let (plan, settled, events) =
+        tokio::try_join!(dir.plan(number), dir.settled(number), dir.events(number))?;
+    let outcome = match settled.as_ref().and_then(|settled| settled.outcome.clone()) {
+        Some(outcome) => Some(outcome),
+        None => unless_damaged(dir.outcome(number).await)?,
+    };
+    let reasons = outcome.map(|outcome| outcome.reasons).unwrap_or_default();
+    let instance = match settled.as_ref().and_then(|settled| settled.instance.clone()) {
+        Some(instance) => Some(instance),
+        None => unless_damaged(dir.lease(number).await)?.map(|lease| lease.instance),
+    };
+    let (idle_at, idle_cost) = idle_cost::of(plan.as_ref(), &reasons, &events).unzip();
+    Ok(ExplainedAttempt {
+        attempt: number,
+        plan,
+        settled,
+        instance,
+        reasons,
+        idle_cost,
+        idle_at,
+        events,
     })
 }
 
