@@ -15,7 +15,7 @@ use crate::app::overview::found_machine::{hour, is_shown, so_far, words};
 use crate::app::overview::machine_look::{self, MachineLook};
 use crate::app::overview::machine_watch;
 use crate::app::overview::machines::{self, RecordedMachine};
-use crate::app::overview::overview::Overview;
+use crate::app::overview::overview::{Overview, has_aws};
 use crate::app::text::local_time;
 use crate::app::view::kept_machines::KeptThing;
 use crate::controller::Judged;
@@ -33,7 +33,9 @@ pub async fn page(State(site): State<Arc<Site>>, Query(asked): Query<MachinesQue
     let now = site.clock.now();
     let looked = if asked.look == "1" {
         let look = machine_look::look(&site.store, &site.workstation, now).await;
-        Some(look.inspect(|look| drop(machine_watch::keep(&site.workstation, look, true))))
+        let jobs = newest.overview.iter().flat_map(|overview| &overview.jobs);
+        let has_aws = has_aws(jobs.map(|row| &row.summary));
+        Some(look.inspect(|look| machine_watch::keep_asked(&site.workstation, look, has_aws)))
     } else {
         None
     };

@@ -62,6 +62,10 @@ fn machines_tell_records_at_once_and_clouds_on_request() {
     assert!(!text.contains("Yours, by the clouds"), "the clouds are asked on request: {text}");
     let looked = page.get("/machines?look=1").text;
     assert!(looked.contains("Yours, by the clouds") && looked.contains("keep"), "{looked}");
+    // No AWS is set up here, so its silence is no news for the other faces.
+    let status = place.0.lamp(&["status"]);
+    let told = format!("{}{}", status.out, status.err);
+    assert!(status.code == 0 && !told.contains("machines there are unknown"), "{told}");
     place.0.write("go", "");
     place.until(&job, "succeeded");
     // A look at the records is at most some seconds old.

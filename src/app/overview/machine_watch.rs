@@ -271,8 +271,16 @@ impl MachineWatch {
     }
 }
 
-/// Whether the user has an `[aws]`.
-/// EC2 is set up here, or the last look was at it too.
+/// Keeps the look of a person at all clouds. On a workstation without AWS, its silence is no news
+/// for the other faces. `has_aws`: a job here was for AWS.
+pub fn keep_asked(workstation: &Workstation, look: &MachineLook, has_aws: bool) {
+    let is_whole = look.found.unknown.is_empty() && look.foreign_unknown.is_empty();
+    if is_whole || has_aws || knows_aws(workstation, kept(workstation).as_ref()) {
+        keep(workstation, look, true);
+    }
+}
+
+/// Whether EC2 is set up here, or the last look was at it too.
 fn knows_aws(workstation: &Workstation, last: Option<&CloudLook>) -> bool {
     let aws = &workstation.aws;
     // The cache is set in any case.
@@ -290,7 +298,7 @@ fn kept(workstation: &Workstation) -> Option<CloudLook> {
 }
 
 /// Keeps a look for the other faces. Without a state folder it is lost, which the next look mends.
-pub fn keep(workstation: &Workstation, look: &MachineLook, has_aws: bool) -> CloudLook {
+fn keep(workstation: &Workstation, look: &MachineLook, has_aws: bool) -> CloudLook {
     let look = CloudLook::of(look, has_aws);
     if let Ok(bytes) = serde_json::to_vec(&look) {
         let _ = workstation.keep_look(&bytes);
