@@ -36,7 +36,7 @@ pub async fn table(
     let gpus = &plot.gpus;
     let body = html! {
         p { a href=(format!("/job/{job}")) { (job) } }
-        div.wide {
+        div.wide tabindex="0" role="group" aria-label="Each GPU" {
             table {
                 thead { tr {
                     th { "Time" } th { "Since the start" } th { "GPU" }

@@ -333,7 +333,7 @@ fn attempts(id: &str, facts: &JobPageFacts) -> Markup {
     html! {
         section aria-labelledby="attempts" {
             h2 #attempts { "Attempts" }
-            div.wide {
+            div.wide tabindex="0" role="group" aria-labelledby="attempts" {
                 table {
                     thead { tr {
                         @for heading in ["No", "Type", "Zone", "Market", "Price", "Began", "From", "Ended because", "Cost"] { th { (heading) } }
@@ -391,7 +391,9 @@ fn story(explained: &Explained) -> Markup {
             }
             @for (attempt, entries) in shown.iter().filter(|(_, entries)| !entries.is_empty()) {
                 h3 { "Attempt " (attempt.number()) }
-                div.wide { table { tbody { @for entry in entries { (line(entry)) } } } }
+                div.wide tabindex="0" role="group" aria-label=(format!("Timeline of attempt {}", attempt.number())) {
+                    table { tbody { @for entry in entries { (line(entry)) } } }
+                }
             }
             p.muted { "The same: " code { "lamp explain " (explained.job) } }
         }

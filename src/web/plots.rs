@@ -516,7 +516,7 @@ pub async fn table(
     };
     let body = html! {
         p { a href=(format!("/job/{job}")) { (job) } }
-        div.wide {
+        div.wide tabindex="0" role="group" aria-label=(title(series.name)) {
             table {
                 thead { tr { th { "Time" } th { "Since the start" } th { "Value" } } }
                 tbody {

@@ -61,6 +61,14 @@ fn job_page_tells_all_without_a_script() {
     assert_eq!(lines[0], format!("time,seconds,{name}"));
     assert!(lines.len() > 1 && lines[1].split(',').count() == 3, "{csv}");
     let table = page.get(&format!("/job/{job}/table/{name}")).text;
+    // The keyboard reaches a table that scrolls sideways, and a reader hears its name.
+    for shown in [&text, &table] {
+        assert!(
+            shown.contains("class=\"wide\" tabindex=\"0\" role=\"group\" aria-label"),
+            "{shown}"
+        );
+        assert!(!shown.contains("class=\"wide\">"), "{shown}");
+    }
     assert!(table.contains("<table") && table.contains("Since the start"), "{table}");
     assert_eq!(page.get(&format!("/job/{job}/csv/none")).status, StatusCode::NOT_FOUND);
     assert_eq!(page.get(&format!("/job/{job}/csv/{name}?attempt=9")).status, StatusCode::NOT_FOUND);

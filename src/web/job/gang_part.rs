@@ -14,7 +14,7 @@ pub fn gang_part(view: &GangView) -> Markup {
     html! {
         section aria-labelledby="gang" {
             h2 #gang { "Machines of the gang (" (report.ranks.len()) ")" }
-            div.wide {
+            div.wide tabindex="0" role="group" aria-labelledby="gang" {
                 table {
                     thead { tr {
                         @for heading in ["Rank", "Role", "Job", "State", "Attempts", "Cost", "Busy"] { th { (heading) } }

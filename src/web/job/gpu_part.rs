@@ -27,7 +27,7 @@ pub fn gpu_part(summary: &Summary, history: &GpuHistory) -> Markup {
         @if !summary.gpus.is_empty() {
             section aria-labelledby="gpus" {
                 h2 #gpus { "GPUs" }
-                div.wide {
+                div.wide tabindex="0" role="group" aria-labelledby="gpus" {
                     table {
                         thead { tr {
                             @for heading in ["GPU", "Use", "Memory", "Power", "Clock", "Heat"] { th { (heading) } }

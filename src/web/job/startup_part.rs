@@ -19,7 +19,7 @@ pub fn startup_part(startups: &[StartupTimeline]) -> Markup {
         @if !shown.is_empty() {
             section aria-labelledby="startup" {
                 h2 #startup { "Start of each attempt" }
-                div.wide {
+                div.wide tabindex="0" role="group" aria-labelledby="startup" {
                     table {
                         thead { tr { th { "No" } th { "Total" } th { "Bar" } th { "Phases" } } }
                         tbody { @for one in &shown { (row(one, longest)) } }
