@@ -23,6 +23,25 @@ use crate::wire::StoreError;
 /// of 0.1 s.
 const READS_IN_FLIGHT: usize = 8;
 
+/// Words of failing programs, in small letters.
+const ERROR_WORDS: [&str; 9] = [
+    "traceback (most recent",
+    "error",
+    "exception",
+    "fatal",
+    "panic",
+    "killed",
+    "segmentation fault",
+    "core dumped",
+    "out of memory",
+];
+
+/// Whether a line of a log looks like an error.
+pub fn is_error(line: &str) -> bool {
+    let lowered = line.to_lowercase();
+    ERROR_WORDS.iter().any(|word| lowered.contains(word))
+}
+
 /// The end of a log.
 #[derive(Debug)]
 pub struct LogEnd {

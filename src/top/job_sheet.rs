@@ -9,6 +9,7 @@ use super::sheet::{Sheet, fitted, part};
 use super::spark::plot;
 use crate::app::analysis::job_outlook::JobOutlook;
 use crate::app::gang::gang_report::EpochReport;
+use crate::app::log_tail::is_error;
 use crate::app::overview::eta::Eta;
 use crate::app::overview::gang_view::{HEAT_STEPS, HeatRow};
 use crate::app::overview::job_sentence::job_sentence;
@@ -256,9 +257,15 @@ fn attempt_line(attempt: &ExplainedAttempt) -> String {
 fn log(model: &TopModel, look: &OpenJob, lines: usize, sheet: &mut Sheet) {
     let attempt = look.attempt.number();
     let wanted = model.find.to_lowercase();
-    let is_found = |line: &&String| line.to_lowercase().contains(&wanted);
+    let is_found = |line: &&String| match model.finds_errors {
+        true => is_error(line),
+        false => line.to_lowercase().contains(&wanted),
+    };
     let found: Vec<&String> = look.log.iter().filter(is_found).collect();
-    let heading = if wanted.is_empty() {
+    let heading = if model.finds_errors {
+        let (some, all) = (found.len(), look.log.len());
+        format!("Log of attempt {attempt}: {some} of its last {all} lines look like errors")
+    } else if wanted.is_empty() {
         format!("Log of attempt {attempt}, its end")
     } else {
         let (some, all) = (found.len(), look.log.len());

@@ -15,9 +15,6 @@ pub enum Effect {
     CarryOut(Order),
 }
 
-/// The word of most errors in a log.
-const ERROR: &str = "error";
-
 /// Lines of a page key. It fits the smallest screen.
 const PAGE: usize = 10;
 
@@ -78,10 +75,12 @@ fn on_job(model: &mut TopModel, key: KeyCode) {
     match key {
         KeyCode::Char('/') => {
             model.dialog = Some(Dialog::Find { before: model.find.clone() });
+            model.finds_errors = false;
             (model.preset, model.scroll) = (Preset::Log, 0);
         }
         KeyCode::Char('e') => {
-            model.find = ERROR.to_owned();
+            model.find.clear();
+            model.finds_errors = true;
             (model.preset, model.scroll) = (Preset::Log, 0);
         }
         _ => {}
@@ -121,6 +120,7 @@ fn enter(model: &mut TopModel) {
                 (model.attempt, model.look, model.look_fault) = (None, None, None);
             }
             model.find.clear();
+            model.finds_errors = false;
             (model.selected, model.opened) = (Some(job.clone()), Some(job));
             (model.place, model.preset, model.scroll) = (TopScreen::Job, Preset::All, 0);
         }

@@ -124,6 +124,8 @@ pub struct TopModel {
     pub filter: String,
     /// The log shows only lines with this text; empty: all lines.
     pub find: String,
+    /// The log shows only lines that look like errors.
+    pub finds_errors: bool,
     pub order: JobOrder,
     pub is_paused: bool,
     pub scroll: usize,
@@ -175,6 +177,7 @@ impl TopModel {
             selected: None,
             filter: String::new(),
             find: String::new(),
+            finds_errors: false,
             order: JobOrder::Newest,
             is_paused: false,
             scroll: 0,

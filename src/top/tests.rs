@@ -443,6 +443,21 @@ fn view_of_one_job_ends_where_it_began() {
 }
 
 #[test]
+fn error_key_finds_all_words_of_failing_programs() {
+    let mut model = model(three());
+    let mut open = look("llama-ft");
+    open.log = ["step 1", "CUDA out of memory", "Killed", "step 2"].map(str::to_owned).to_vec();
+    (model.place, model.opened) = (TopScreen::Job, Some(open.job.clone()));
+    model.look = Some(Arc::new(open));
+    key(&mut model, KeyCode::Char('e'));
+    let shown = frame(&mut model, 80, 24).0.join("\n");
+    assert!(shown.contains("2 of its last 4 lines look like errors"), "{shown}");
+    assert!(shown.contains("\nKilled") && !shown.contains("step 2"), "{shown}");
+    key(&mut model, KeyCode::Char('/'));
+    assert!(frame(&mut model, 80, 24).0.join("\n").contains("step 2"), "a text replaces it");
+}
+
+#[test]
 fn every_size_is_drawn() {
     let mut model = model(three());
     let all = [TopScreen::Job, TopScreen::Attempt, TopScreen::Gpus, TopScreen::Processes];

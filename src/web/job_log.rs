@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::app::log_tail::{LogPiece, LogTail};
+use crate::app::log_tail::{LogPiece, LogTail, is_error};
 use crate::app::text::{counted, readable};
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError};
@@ -19,19 +19,6 @@ const FOUND_MAX: usize = 500;
 /// Lines before the first error, and from it on.
 const BEFORE_ERROR: usize = 15;
 const FROM_ERROR: usize = 100;
-
-/// Words of failing programs, in small letters.
-const ERROR_WORDS: [&str; 9] = [
-    "traceback (most recent",
-    "error",
-    "exception",
-    "fatal",
-    "panic",
-    "killed",
-    "segmentation fault",
-    "core dumped",
-    "out of memory",
-];
 
 /// The end of the log, the lines with a text, or what is around the first error.
 ///
@@ -52,11 +39,6 @@ pub async fn part(
         (false, true) => around_error(&text),
         (false, false) => end_part(&text, &end.pieces),
     })
-}
-
-fn is_error(line: &str) -> bool {
-    let lowered = line.to_lowercase();
-    ERROR_WORDS.iter().any(|word| lowered.contains(word))
 }
 
 fn around_error(text: &str) -> Markup {
