@@ -48,7 +48,7 @@ fn facts(attempt: &ExplainedAttempt) -> Vec<(&'static str, String)> {
     let plan = attempt.plan.as_ref();
     let settled = attempt.settled.as_ref();
     let outcome = settled.and_then(|settled| settled.outcome.as_ref());
-    let from = outcome.and_then(|outcome| outcome.resumed_from.as_ref());
+    let from = attempt.resumed_from();
     let end = settled
         .map_or_else(|| "under way".to_owned(), |settled| settled.because.word().replace('_', " "));
     let all = [
@@ -58,7 +58,7 @@ fn facts(attempt: &ExplainedAttempt) -> Vec<(&'static str, String)> {
         ("Planned", plan.map(|plan| local_time(plan.created))),
         ("Hard cap", plan.and_then(|plan| plan.kill_at).map(local_time)),
         ("Most", plan.and_then(|plan| plan.most_usd).map(|usd| usd.to_string())),
-        ("Began from", from.map(|from| format!("checkpoint {}", from.number))),
+        ("Began from", from.map(|from| format!("checkpoint {}", from.told()))),
         ("End", Some(end)),
         ("Cost", settled.map(|settled| format!("{} for {}", settled.usd, settled.billed))),
         (
@@ -86,8 +86,7 @@ fn startup(model: &TopModel, look: &OpenJob, sheet: &mut Sheet, width: usize) {
     let Some(startup) = look.startups.iter().find(|one| one.attempt == look.attempt) else {
         return;
     };
-    let so_far = if startup.is_complete { "" } else { " so far" };
-    let text = format!("Up to the first work: {}{so_far}", span(startup.secs));
+    let text = format!("Up to the first work: {}{}", span(startup.secs), startup.unfinished());
     sheet.heading(&text, model.palette.quiet());
     phases(model, startup, sheet, width);
 }

@@ -17,6 +17,7 @@ use super::open_job::OpenJob;
 use super::palette::Palette;
 use crate::app::analysis::gpu_history::{GpuHistory, GpuLine};
 use crate::app::analysis::sample_cache::AttemptPlot;
+use crate::app::analysis::startup_timeline::StartupTimeline;
 use crate::app::gang::gang_report::{GangReport, RankReport, WaitCost};
 use crate::app::gang::gang_rows::fold_gangs;
 use crate::app::job_act::JobAct;
@@ -26,7 +27,7 @@ use crate::app::overview::overview::{JobRow, Money, Need, Overview};
 use crate::app::overview::usage_trend::UsageTrend;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::plot_data::{PlotData, Series};
-use crate::app::view::timeline::Explained;
+use crate::app::view::timeline::{Explained, ExplainedAttempt};
 use crate::app::{ExitCode, Fault};
 use crate::instance::GpuHealth;
 use crate::job::{AttemptNo, JobState, Progress};
@@ -455,6 +456,38 @@ fn error_key_finds_all_words_of_failing_programs() {
     assert!(shown.contains("\nKilled") && !shown.contains("step 2"), "{shown}");
     key(&mut model, KeyCode::Char('/'));
     assert!(frame(&mut model, 80, 24).0.join("\n").contains("step 2"), "a text replaces it");
+}
+
+#[test]
+fn attempt_tells_its_checkpoint_and_a_start_that_ended() {
+    let mut model = model(three());
+    let mut open = look("llama-ft");
+    let checkpoint = serde_json::json!({ "number": 7, "attempt": 1, "created": moment(0),
+        "step": 430.0, "bytes": 1 });
+    let resumed = serde_json::json!({ "seq": 1, "at": moment(0), "kind": "resumed",
+        "checkpoint": checkpoint });
+    open.explained.attempts = vec![ExplainedAttempt {
+        attempt: AttemptNo::FIRST,
+        plan: None,
+        settled: None,
+        instance: None,
+        reasons: Vec::new(),
+        idle_cost: None,
+        idle_at: None,
+        events: vec![serde_json::from_value(resumed).expect("an event")],
+    }];
+    let start = StartupTimeline {
+        attempt: AttemptNo::FIRST,
+        phases: Vec::new(),
+        secs: 90.0,
+        is_complete: false,
+    };
+    open.startups = vec![start];
+    (model.place, model.opened) = (TopScreen::Attempt, Some(open.job.clone()));
+    model.look = Some(Arc::new(open));
+    let shown = frame(&mut model, 80, 24).0.join("\n");
+    assert!(shown.contains("Began from  checkpoint 7 (step 430)"), "{shown}");
+    assert!(shown.contains("Up to the first work: 1m 30s until its end"), "{shown}");
 }
 
 #[test]

@@ -47,6 +47,18 @@ pub struct StartupTimeline {
     pub is_complete: bool,
 }
 
+impl StartupTimeline {
+    /// After its time, if the first work was not seen.
+    pub fn unfinished(&self) -> &'static str {
+        let is_open = self.phases.iter().any(|phase| phase.under_way);
+        match (self.is_complete, is_open) {
+            (true, _) => "",
+            (false, true) => " so far",
+            (false, false) => " until its end",
+        }
+    }
+}
+
 /// The records of a job that tell how its attempts began.
 #[derive(Clone, Copy)]
 pub struct StartupFacts<'a> {

@@ -37,15 +37,11 @@ fn row(one: &StartupTimeline, longest: f64) -> Markup {
     html! {
         tr {
             td { (one.attempt.number()) }
-            td.number { (span(one.secs)) @if !one.is_complete { (unfinished(one)) } }
+            td.number { (span(one.secs)) (one.unfinished()) }
             td { (bar(one, longest)) }
             td { @for phase in &one.phases { span.phase { (told(phase)) } " " } }
         }
     }
-}
-
-fn unfinished(one: &StartupTimeline) -> &'static str {
-    if one.phases.iter().any(|phase| phase.under_way) { " so far" } else { " until its end" }
 }
 
 fn told(phase: &StartupPhase) -> String {
