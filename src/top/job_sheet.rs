@@ -114,6 +114,7 @@ fn facts(summary: &Summary, look: &OpenJob, now: Timestamp) -> Vec<(&'static str
         ("Progress", progress),
         ("To the end", outlook.to_end_text()),
         ("At risk", outlook.at_risk_text()),
+        ("Memory", outlook.memory_text()),
         ("Disk", outlook.disk_text()),
         ("Checkpoints", Some(summary.checkpoints.to_string())),
         ("Ends", ends_text(summary, now)),

@@ -522,8 +522,14 @@ fn job_and_gpu_screens_have_the_figures_ahead_and_errors() {
         ..GpuHealth::default()
     };
     let recent = vec![GpuLine { gpu: 0, values: vec![None, Some(0.0), Some(100.0)] }];
+    let memory = Series {
+        name: "machine_memory_percent",
+        unit: "%",
+        t_secs: vec![0.0],
+        values: vec![Some(91.0)],
+    };
     open.plot = Arc::new(AttemptPlot {
-        data: open.plot.data.clone(),
+        data: PlotData { series: vec![memory], ..open.plot.data.clone() },
         gpus: GpuHistory { recent, ..GpuHistory::default() },
         ..AttemptPlot::default()
     });
@@ -531,6 +537,7 @@ fn job_and_gpu_screens_have_the_figures_ahead_and_errors() {
         sheet.lines.iter().map(|line| format!("{line}\n")).collect()
     };
     let job = text(job_sheet(&model, &open, 100));
+    assert!(job.contains("Memory      91 % of the machine's memory is in use"), "{job}");
     // 570 steps of two seconds, at a dollar an hour.
     assert!(job.contains("To the end  $0.32 in 19m, by its progress"), "{job}");
     model.gpu = 0;
