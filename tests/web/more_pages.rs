@@ -124,6 +124,11 @@ fn tuning_shows_its_trials_and_drawings() {
     let page = Served::of(&place);
     let list = page.get("/tunings").text;
     assert!(list.contains("/tuning/walks") && list.contains("ended, 3 of 3 trials"), "{list}");
+    let newer = "home/.local/state/lamplighter/tunings/newer/tuning.json";
+    place.0.write(newer, "{\"format\": 99}");
+    let list = page.get("/tunings").text;
+    assert!(list.contains("Left out: ") && list.contains("has format 99"), "{list}");
+    assert!(list.contains("/tuning/walks"), "it does not hide the others: {list}");
     let text = page.get("/tuning/walks").text;
     for word in [
         "sh job.sh --x=2",

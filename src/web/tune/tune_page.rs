@@ -31,7 +31,7 @@ const DRAWN_MAX: usize = 60;
 
 pub async fn list(State(site): State<Arc<Site>>) -> Response {
     match read_all(&site).await {
-        Ok(views) => Page::new("Tunings").show(tunings(&views), html! {}).into_response(),
+        Ok(all) => Page::new("Tunings").show(tunings(&all), html! {}).into_response(),
         Err(fault) => fault_page(&fault),
     }
 }
@@ -73,13 +73,24 @@ async fn changing(site: &Site, name: &str) -> Result<(TuneView, Markup), Fault> 
     Ok((view, shown))
 }
 
-async fn read_all(site: &Site) -> Result<Vec<TuneView>, Fault> {
-    let all = jobdir::tunings(&site.store).await;
-    let mut views = Vec::new();
-    for dir in all.map_err(|error| record_fault(&error.into()))? {
-        views.push(read(site, dir.name()).await?);
+/// The tunings of a job root, and why others are left out.
+#[derive(Default)]
+struct AllTunings {
+    views: Vec<TuneView>,
+    left_out: Vec<Fault>,
+}
+
+/// One unreadable tuning must not hide the others.
+async fn read_all(site: &Site) -> Result<AllTunings, Fault> {
+    let dirs = jobdir::tunings(&site.store).await;
+    let mut all = AllTunings::default();
+    for dir in dirs.map_err(|error| record_fault(&error.into()))? {
+        match read(site, dir.name()).await {
+            Ok(view) => all.views.push(view),
+            Err(fault) => all.left_out.push(fault),
+        }
     }
-    Ok(views)
+    Ok(all)
 }
 
 async fn read(site: &Site, name: &str) -> Result<TuneView, Fault> {
@@ -87,11 +98,12 @@ async fn read(site: &Site, name: &str) -> Result<TuneView, Fault> {
     TuneView::read_here(&memory, &site.workstation, site.clock.now()).await
 }
 
-fn tunings(views: &[TuneView]) -> Markup {
+fn tunings(AllTunings { views, left_out }: &AllTunings) -> Markup {
     html! {
-        @if views.is_empty() {
+        @for fault in left_out { p.warn { "Left out: " (fault.sentence()) } }
+        @if views.is_empty() && left_out.is_empty() {
             p { "No tuning is here. " code { "lamp tune JOB.toml" } " begins one." }
-        } @else {
+        } @else if !views.is_empty() {
             div.wide tabindex="0" role="group" aria-label="All tunings" {
                 table {
                     thead { tr { th scope="col" { "Tuning" } th scope="col" { "State" } th scope="col" { "Best" } th scope="col" { "Cost" } } }
