@@ -166,10 +166,23 @@ fn daemon_serves_the_page_and_drives_on_when_the_port_is_taken() {
         let line = words.until("this link works once");
         line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).map(str::to_owned)
     };
-    let (mut daemon, words) = place.driving(&["daemon", "--web", "127.0.0.1:0"]);
+    let page = ["daemon", "--web", "127.0.0.1:0", "--host", "lamp.example"];
+    let (mut daemon, words) = place.driving(&page);
     let address = serves(&words).expect("an address");
     let page = Served::at(&place, &address);
     assert_eq!(value(&page, "/api/v1/overview")["jobs"], json!([]));
+    let named = |host: &str| {
+        let request = page.ask(|client| {
+            let token = format!("Bearer {}", page.token().trim());
+            client
+                .get(format!("{}/api/v1/overview", page.root))
+                .header("authorization", token)
+                .header("host", host)
+        });
+        request.status
+    };
+    assert_eq!(named("lamp.example"), StatusCode::OK);
+    assert_ne!(named("evil.example"), StatusCode::OK);
     signal(daemon.id(), "TERM");
     assert!(daemon.wait().expect("it ends").success());
     // Its port is taken by another program now.

@@ -51,6 +51,11 @@ pub struct Args {
     #[cfg(feature = "web")]
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:7878")]
     pub web: Option<std::net::SocketAddr>,
+
+    /// A further host name of the page, for a proxy in front of it; may be repeated
+    #[cfg(feature = "web")]
+    #[arg(long, value_name = "NAME", requires = "web")]
+    pub host: Vec<String>,
 }
 
 /// # Errors
@@ -108,7 +113,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         };
     let mut has_left = false;
     #[cfg(feature = "web")]
-    let page = page::beside(args.web, context, desks[0].store.clone(), &desks[0].workstation);
+    let wanted = args.web.map(|address| page::WantedPage { address, hosts: &args.host });
+    #[cfg(feature = "web")]
+    let page = page::beside(wanted, context, desks[0].store.clone(), &desks[0].workstation);
     #[cfg(not(feature = "web"))]
     let page = std::future::pending::<()>();
     tokio::select! {

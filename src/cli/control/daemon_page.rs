@@ -9,6 +9,13 @@ use crate::cli::{Context, ExitCode, Fault};
 use crate::web::{Listen, Site, serve};
 use crate::wire::{StoreHandle, TuneEngine, Workstation};
 
+/// The address of the page, and further names by which a browser may reach it.
+#[derive(Clone, Copy)]
+pub struct WantedPage<'a> {
+    pub address: SocketAddr,
+    pub hosts: &'a [String],
+}
+
 /// A service cannot ask a person, so the daemon refuses an address that other machines can reach.
 ///
 /// # Errors
@@ -25,14 +32,15 @@ pub fn only_this_machine(address: SocketAddr) -> Result<(), Fault> {
 
 /// Serves until the daemon ends. Without an address it only waits.
 pub async fn beside(
-    address: Option<SocketAddr>,
+    wanted: Option<WantedPage<'_>>,
     context: &Context,
     store: StoreHandle,
     workstation: &Workstation,
 ) {
-    if let Some(address) = address
-        && let Err(error) = page(address, context, store, workstation).await
+    if let Some(wanted) = wanted
+        && let Err(error) = page(wanted, context, store, workstation).await
     {
+        let address = wanted.address;
         context.printer.warn(format!("no page at {address}: {error}; the jobs are driven on"));
         context.printer.hint("`--web 127.0.0.1:0` takes a free port");
     }
@@ -40,15 +48,16 @@ pub async fn beside(
 }
 
 async fn page(
-    address: SocketAddr,
+    wanted: WantedPage<'_>,
     context: &Context,
     store: StoreHandle,
     workstation: &Workstation,
 ) -> std::io::Result<()> {
-    let listen = Listen::bind(address).await?;
+    let listen = Listen::bind(wanted.address).await?;
     let site = Site::new(store, workstation.clone(), context.clock.clone(), context.is_misread)?;
     let engine = TuneEngine::new(context.environment.cache_dir().as_deref());
-    let site = site.asking(engine).reached_at(listen.hosts(&[]), listen.address.port());
+    let hosts = listen.hosts(wanted.hosts);
+    let site = site.asking(engine).reached_at(hosts, listen.address.port());
     context.printer.note(format!(
         "the page of {} is at {}; this link works once",
         workstation.job_root,
