@@ -1,7 +1,8 @@
 //! The words that choose jobs: `state:running machine:g5 cost>5 llama`.
 
 use crate::app::view::job_summary::Summary;
-use crate::market::Usd;
+use crate::app::view::machine::MachineShown;
+use crate::market::{Catalog, Usd};
 
 /// All terms must fit.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,6 +83,7 @@ impl Term {
                 };
                 machine.is_some_and(|machine| has(&machine.instance_type, word))
                     || summary.gpus.iter().any(has_gpu)
+                    || planned_gpu(summary).is_some_and(|model| has(model, word))
             }
             Term::Market(word) => {
                 machine.is_some_and(|machine| machine.market.to_string() == *word)
@@ -93,9 +95,37 @@ impl Term {
     }
 }
 
+/// The GPU model of its offer, else of its machine type. A machine that boots or has ended reports
+/// no GPU.
+fn planned_gpu(summary: &Summary) -> Option<&str> {
+    let offer = summary.plan.as_ref().map(|plan| &plan.offer);
+    let of_type = |machine: &MachineShown| {
+        Catalog::shipped().machine_type(&machine.instance_type)?.gpu_model.as_deref()
+    };
+    offer
+        .and_then(|offer| offer.gpu_model.as_deref())
+        .or_else(|| summary.machine.as_ref().and_then(of_type))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::JobState;
+
+    #[test]
+    fn gpu_word_finds_jobs_that_boot_or_have_ended() {
+        let text = include_str!("../../../tests/data/v1/plan.json");
+        let plan: crate::job::Plan = serde_json::from_str(text).expect("a plan");
+        let machine = Some(MachineShown::from(&plan));
+        let boots = Summary { plan: Some(plan), ..Summary::example(JobState::Provisioning) };
+        let ended = Summary { machine, ..Summary::example(JobState::Succeeded) };
+        for summary in [boots, ended] {
+            assert!(JobFilter::parse("gpu:A10G").fits(&summary), "{summary:?}");
+            assert!(!JobFilter::parse("gpu:H100").fits(&summary));
+        }
+        let none = Summary::example(JobState::Succeeded);
+        assert!(!JobFilter::parse("gpu:A10G").fits(&none));
+    }
 
     #[test]
     fn words_are_terms_and_what_is_not_understood_is_named() {
