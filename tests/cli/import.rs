@@ -27,7 +27,7 @@ setup: |
   pip install -r requirements.txt
 run: |
   set -e
-  echo \"it's $SKYPILOT_NUM_GPUS_PER_NODE\"
+  echo \"it's $SKYPILOT_NUM_GPUS_PER_NODE on $SKYPILOT_NODE_RANK\"
   python train.py --epochs $EPOCHS
 ";
 
@@ -48,6 +48,7 @@ spot_policy: spot
 max_price: 1.5
 max_duration: 3h
 ports: [6006]
+nodes: 2
 ";
 
 const ML_ENGINE: &str = "\
@@ -108,7 +109,6 @@ fn task_of_skypilot_becomes_a_job_that_passes() {
     assert_eq!(spec["env"]["SKYPILOT_NUM_GPUS_PER_NODE"], "8");
     let notes = notes(&said);
     for expected in [
-        (3, "num_nodes"),
         (5, "resources.cloud"),
         (9, "resources.ports"),
         (13, "HF_TOKEN"),
@@ -121,6 +121,9 @@ fn task_of_skypilot_becomes_a_job_that_passes() {
         );
     }
     let text = sandbox.read("new.toml");
+    // Each rank gets the variables of its place, so none of one machine is written.
+    assert!(text.contains("\nnodes = 2\n") && text.contains("engine = \"env\""), "{text}");
+    assert!(!text.contains("\nSKYPILOT_NODE_RANK"), "{text}");
     assert!(!text.contains("hf_not_to_be_copied") && text.contains("it's $SKYPILOT"), "{text}");
     assert!(text.contains("# HF_TOKEN = \"env\"") && text.contains("Decide: how long"), "{text}");
 }
@@ -134,6 +137,7 @@ fn task_of_dstack_becomes_a_job_that_passes() {
     assert_eq!(spec["limits"]["max_runtime"], "3h");
     assert_eq!(spec["machine"]["max_price"], "1.5", "{spec}");
     assert!(notes(&said).contains(&(16, "ports".to_owned())), "{said}");
+    assert!(sandbox.read("new.toml").contains("\nnodes = 2\n"), "{}", sandbox.read("new.toml"));
 }
 
 #[test]

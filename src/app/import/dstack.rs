@@ -51,8 +51,8 @@ const REASONS: &[NotCarried] = &[
         "retry",
         "an interrupted job goes on by itself: see [interruptions]; `[retries] max` restarts a failed command",
     ),
-    ("replicas", "a job has one machine"),
-    ("scaling", "a job has one machine"),
+    ("replicas", "a job has no replicas"),
+    ("scaling", "the number of machines does not follow the load"),
     ("gateway", "a job has no address"),
     ("auth", "a job has no address"),
     ("model", "a job has no address"),
@@ -90,19 +90,21 @@ pub fn read(document: &YamlNode) -> ImportedJob {
     env(&mut job, document);
     machine(&mut job, document);
     ends(&mut job, document);
-    if let Some(nodes) = document.get("nodes").filter(|nodes| nodes.text() != Some("1")) {
-        let what = "a job has one machine: take one with more GPUs, or change the script";
-        job.note(nodes.line, "nodes", what);
+    if let Some(nodes) = document.get("nodes") {
+        job.take_nodes("nodes", nodes);
     }
     job.note_rest(document, "", &CARRIED, REASONS);
     let gpus = job.gpu_count.to_string();
-    job.supply_env(&[
-        ("DSTACK_NODES_NUM", "1".into()),
-        ("DSTACK_NODE_RANK", "0".into()),
-        ("DSTACK_GPUS_NUM", gpus.clone()),
-        ("DSTACK_GPUS_PER_NODE", gpus),
-        ("DSTACK_MASTER_NODE_IP", "127.0.0.1".into()),
-    ]);
+    job.supply_env(&[("DSTACK_GPUS_PER_NODE", gpus.clone())]);
+    // Each rank of several gets its own.
+    if job.nodes.is_none() {
+        job.supply_env(&[
+            ("DSTACK_NODES_NUM", "1".into()),
+            ("DSTACK_NODE_RANK", "0".into()),
+            ("DSTACK_GPUS_NUM", gpus),
+            ("DSTACK_MASTER_NODE_IP", "127.0.0.1".into()),
+        ]);
+    }
     job
 }
 

@@ -1,11 +1,14 @@
 //! The parts of a foreign job file in our words, and the parts that we do not carry.
 
 use super::yaml_node::YamlNode;
+use crate::job::NODES_MAX;
 
 #[derive(Debug, Default)]
 pub struct ImportedJob {
     pub name: Option<String>,
     pub workdir: Option<String>,
+    /// Machines, if there are several.
+    pub nodes: Option<u32>,
     pub setup: Option<String>,
     /// A script for bash, or nothing that runs.
     pub script: Option<String>,
@@ -91,6 +94,15 @@ impl ImportedJob {
                     self.decide(Some(line), name, "has no value: give one under [env]");
                 }
             }
+        }
+    }
+
+    /// The number of machines. Each runs the script, with the variables of its rank.
+    pub fn take_nodes(&mut self, key: &str, node: &YamlNode) {
+        match node.text().and_then(|text| text.parse().ok()) {
+            Some(1) => {}
+            Some(nodes @ 2..=NODES_MAX) => self.nodes = Some(nodes),
+            _ => self.note(node.line, key, "is not understood: `nodes` says how many machines"),
         }
     }
 

@@ -11,12 +11,17 @@ pub fn job_file(job: &ImportedJob, format: SourceFormat) -> String {
     let name = job.name.as_deref().unwrap_or("job");
     text.push_str(&format!("\nname = {}\n", quoted(&JobId::slug(name))));
     key(&mut text, "workdir", job.workdir.as_deref().map(quoted));
+    key(&mut text, "nodes", job.nodes.map(|nodes| nodes.to_string()));
     text.push_str(&format!("command = {}\n", command(job)));
     key(
         &mut text,
         "setup",
         job.setup.as_deref().filter(|setup| !setup.trim().is_empty()).map(script),
     );
+    if job.nodes.is_some() {
+        // The script reads the variables of its rank itself.
+        text.push_str("\n[gang]\nengine = \"env\"\n");
+    }
     text.push_str(&machine(job));
     text.push_str(&watch(job));
     text.push_str(&limits(job));

@@ -19,16 +19,16 @@ const REASONS: &[NotCarried] = &[
     ("runtimeVersion", "install TensorFlow in `setup`: there is no runtime version"),
     ("pythonVersion", "the Python of the machine is used: `setup` can install another"),
     ("jobDir", "save into the checkpoint folder of [checkpoint], or name files in `outputs`"),
-    ("workerType", "a job has one machine"),
-    ("workerCount", "a job has one machine: take one with more GPUs"),
-    ("workerConfig", "a job has one machine"),
-    ("parameterServerType", "a job has one machine"),
-    ("parameterServerCount", "a job has one machine"),
-    ("parameterServerConfig", "a job has one machine"),
-    ("evaluatorType", "a job has one machine"),
-    ("evaluatorCount", "a job has one machine"),
-    ("evaluatorConfig", "a job has one machine"),
-    ("useChiefInTfConfig", "a job has one machine"),
+    ("workerType", "is not carried: [gang.worker] can name `instance_types`"),
+    ("workerCount", "is not carried: `count` in [gang.worker] says how many"),
+    ("workerConfig", "is not carried: [gang.worker] can name `instance_types`"),
+    ("parameterServerType", "is not carried: [gang.ps] can name `instance_types`"),
+    ("parameterServerCount", "is not carried: `count` in [gang.ps] says how many"),
+    ("parameterServerConfig", "is not carried: [gang.ps] can name `instance_types`"),
+    ("evaluatorType", "is not carried: [gang.evaluator] can name `instance_types`"),
+    ("evaluatorCount", "is not carried: `count` in [gang.evaluator] says how many"),
+    ("evaluatorConfig", "is not carried: [gang.evaluator] can name `instance_types`"),
+    ("useChiefInTfConfig", "with several machines, [gang.chief] makes a chief"),
     ("encryptionConfig", "keys of Google do not apply"),
     ("serviceAccount", "accounts of Google do not apply"),
     ("network", "networks of Google do not apply"),
@@ -85,7 +85,8 @@ fn machine(job: &mut ImportedJob, input: &YamlNode) {
             job.decide(Some(line), "trainingInput.scaleTier", what);
         }
         word @ ("STANDARD_1" | "PREMIUM_1") => {
-            let what = format!("`{word}` is a cluster of CPU machines: a job has one machine");
+            let what =
+                format!("`{word}` is a cluster of CPU machines: [gang] describes several machines");
             job.decide(Some(line), "trainingInput.scaleTier", what);
         }
         _ => {}
@@ -146,7 +147,7 @@ fn hyperparameters(job: &mut ImportedJob, search: &YamlNode) {
     job.note(
         search.line,
         key,
-        "no search is run: this job trains once, with the script's own values",
+        "is not carried: this job trains once, with the script's own values; [tune] searches",
     );
     for param in search.get("params").map(YamlNode::items).unwrap_or_default() {
         let name = param.text_of("parameterName").unwrap_or("?");

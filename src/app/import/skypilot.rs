@@ -20,7 +20,7 @@ const REASONS: &[NotCarried] = &[
     ("config", "settings of SkyPilot do not apply"),
     ("experimental", "settings of SkyPilot do not apply"),
     ("event_callback", "see `[notify] command` of the configuration"),
-    ("pool", "there are no pools: each job has its own machine"),
+    ("pool", "there are no pools: each job has its own machines"),
     ("estimated", "`[limits] work` says how long the job works"),
 ];
 
@@ -79,9 +79,8 @@ pub fn read(task: &YamlNode) -> ImportedJob {
             }
         }
     }
-    if let Some(nodes) = task.get("num_nodes").filter(|nodes| nodes.text() != Some("1")) {
-        let what = "a job has one machine: take one with more GPUs, or change the script";
-        job.note(nodes.line, "num_nodes", what);
+    if let Some(nodes) = task.get("num_nodes") {
+        job.take_nodes("num_nodes", nodes);
     }
     if let Some(resources) = task.get("resources") {
         let chosen = chosen(&mut job, resources);
@@ -90,12 +89,15 @@ pub fn read(task: &YamlNode) -> ImportedJob {
     }
     job.note_rest(task, "", &CARRIED, REASONS);
     let gpus = job.gpu_count.to_string();
-    job.supply_env(&[
-        ("SKYPILOT_NUM_NODES", "1".into()),
-        ("SKYPILOT_NODE_RANK", "0".into()),
-        ("SKYPILOT_NODE_IPS", "127.0.0.1".into()),
-        ("SKYPILOT_NUM_GPUS_PER_NODE", gpus),
-    ]);
+    job.supply_env(&[("SKYPILOT_NUM_GPUS_PER_NODE", gpus)]);
+    // Each rank of several gets its own.
+    if job.nodes.is_none() {
+        job.supply_env(&[
+            ("SKYPILOT_NUM_NODES", "1".into()),
+            ("SKYPILOT_NODE_RANK", "0".into()),
+            ("SKYPILOT_NODE_IPS", "127.0.0.1".into()),
+        ]);
+    }
     job
 }
 
