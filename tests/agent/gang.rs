@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lamp_test_support::counting_store::CountingStore;
 use lamp_test_support::faulty_store::{Fault, FaultyStore};
 use lamp_test_support::inline_files::InlineFiles;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
@@ -18,6 +19,8 @@ use lamplighter::jobdir::{GangDir, JobDir, layout};
 use lamplighter::ports::{Clock, Files, RankAddress, RankHost, RankLaunch, RankProcess, Store};
 use serde_json::json;
 use sha2::{Digest, Sha256};
+
+use super::role::box_may;
 
 /// The engine of a rank in an epoch runs so long and ends with this code.
 type Script = fn(rank: u32, epoch: u32) -> (u64, i32);
@@ -324,6 +327,41 @@ fn waiting_rank_is_kept_longer_than_it_waits() {
             _ => None,
         });
         assert!(kept.is_some_and(|kept| kept > 300 + 60), "{kept:?}");
+    });
+}
+
+/// S3 would refuse the rest, and no test here has its policies. Rank 1 gets a notice: the other
+/// rank saves, and both wait for the next epoch.
+#[test]
+fn ranks_put_nothing_that_their_role_does_not_allow() {
+    let script: Script = |_, epoch| (if epoch == 1 { 10_000 } else { 20 }, 0);
+    simulate(|clock| async move {
+        let mut gang = Gang::new(Arc::clone(&clock), words((2, 2), &[]), script);
+        gang.saves = true;
+        let counted = CountingStore::new(Arc::clone(&gang.store));
+        gang.store = counted.clone();
+        let notice = async {
+            clock.sleep(Duration::from_secs(30)).await;
+            let place = gang.folder.path().join("1-1");
+            std::fs::create_dir_all(&place).expect("a folder");
+            std::fs::write(place.join("notice"), "soon").expect("the folder is there");
+        };
+        let lost = async {
+            assert_eq!(gang.rank(1, 1, 0, Some(100)).await, None);
+            gang.rank(1, 2, 100, None).await
+        };
+        let (code, lost, ()) = tokio::join!(gang.rank(0, 1, 0, None), lost, notice);
+        assert_eq!((code, lost), (Some(0), Some(0)), "{:?}", gang.said.lock().unwrap());
+        // The test itself writes the specs, as the controller does.
+        let put = |(act, key): &(&str, String)| *act == "put" && !key.ends_with("/spec.json");
+        let keys: Vec<String> =
+            counted.keys().into_iter().filter(put).map(|(_, key)| key).collect();
+        for record in ["/requests/", "/gang/0001/over.json", "/gang/end.json"] {
+            assert!(keys.iter().any(|key| key.contains(record)), "{record}: {keys:?}");
+        }
+        for key in keys {
+            assert!(box_may("", "s3:PutObject", &key), "{key}");
+        }
     });
 }
 

@@ -77,11 +77,14 @@ fn a_machine_writes_what_an_agent_writes_and_reads_jobs() {
         checkpoint_file(&job, check, "a/b.pt"),
         manifest(&job, check),
         format!("{}a/b.pt", outputs(&job)),
+        // A rank asks another rank of its gang to save.
+        request(&job, 1),
+        format!("{}over.json", gang_epoch(&job, 1)),
+        gang_end(&job),
     ];
     let of_others = [
         spec(&job),
         code(&job, &sum),
-        request(&job, 1),
         plan(&job, no),
         ending(&job, no),
         settled(&job, no),
@@ -142,7 +145,7 @@ fn a_machine_writes_what_an_agent_writes_and_reads_jobs() {
 
 /// Whether the policy of the machines allows it, by the resources, and the prefix of a listing,
 /// that it names.
-fn box_may(prefix: &str, action: &str, key: &str) -> bool {
+pub fn box_may(prefix: &str, action: &str, key: &str) -> bool {
     let text = |text: &str| text.to_owned();
     let permissions = Permissions {
         partition: text("aws"),

@@ -494,7 +494,7 @@ fn all_that_a_launch_would_miss_is_told_together() {
 #[test]
 fn a_gang_needs_a_role_that_writes_its_records() {
     let policy = names().permissions().policy(PolicyName::Box).to_string();
-    let earlier = policy.replace("jobs/*/gang/*", "jobs/*/checkpoints/*");
+    let without = |key: &str| policy.replace(key, "jobs/*/checkpoints/*");
     let with = |policy: &str| {
         let role = RoleFound {
             owner: Some("alice".into()),
@@ -512,5 +512,7 @@ fn a_gang_needs_a_role_that_writes_its_records() {
     };
     assert_eq!(with(&policy), None);
     let said = "the role `lamplighter-box` may not write the records of a gang";
-    assert_eq!(with(&earlier).as_deref(), Some(said));
+    for key in ["jobs/*/gang/*", "jobs/*/requests/*"] {
+        assert_eq!(with(&without(key)).as_deref(), Some(said), "{key}");
+    }
 }

@@ -562,12 +562,13 @@ pub fn lacking(names: &SetupNames, found: &ReadyFound) -> Vec<Lack> {
     lacks
 }
 
-/// The role of an earlier version cannot write the records of a gang: each rank would wait for the
-/// others, and bill. Another policy may allow it in other words.
+/// The role of an earlier version cannot write the records of a gang, or the requests of its ranks.
+/// Then ranks wait in vain and bill, or do not save on a notice. Another policy may allow both in
+/// other words.
 pub fn lacking_for_gang(names: &SetupNames, found: &ReadyFound) -> Option<Lack> {
     let policy = found.role.there()?.policy.as_ref()?.to_string();
-    let is_earlier = policy.contains("jobs/*/checkpoints/*") && !policy.contains("jobs/*/gang/*");
-    is_earlier.then(|| Lack {
+    let lacks_one = ["jobs/*/gang/*", "jobs/*/requests/*"].iter().any(|key| !policy.contains(key));
+    (policy.contains("jobs/*/checkpoints/*") && lacks_one).then(|| Lack {
         what: format!("the role `{}` may not write the records of a gang", names.role),
         cure: None,
         blocks_plan: false,
