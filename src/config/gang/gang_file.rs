@@ -20,7 +20,7 @@ pub struct GangFile {
     #[schemars(extend("default" = "10m", "examples" = ["5m"]))]
     pub join: Option<SpanWord>,
     /// How long the others wait, billing, for the replacement of a lost member.
-    #[schemars(extend("default" = "10m", "examples" = ["30m"]))]
+    #[schemars(extend("default" = "20m", "examples" = ["30m"]))]
     pub hold: Option<SpanWord>,
     /// When the job has finished: `all` ranks, `rank0`, or `any` rank.
     #[schemars(extend("default" = "all", "examples" = ["rank0"]))]

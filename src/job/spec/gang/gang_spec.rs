@@ -95,14 +95,15 @@ pub struct RoleMachine {
 }
 
 impl Default for GangSpec {
-    /// Ten minutes to join: a machine of EC2 boots and runs its setup in less. Ten minutes to
-    /// hold: a replacement takes as long. Longer pays for machines that do nothing.
+    /// Ten minutes to join: a machine of EC2 boots and runs its setup in less. Twenty minutes to
+    /// hold: a dead host is given up after 15, and its replacement boots then. Shorter ends the
+    /// gang with its host. Longer pays for machines that do nothing.
     fn default() -> Self {
         GangSpec {
             nodes: NodeCount::exactly(1),
             engine: GangEngine::default(),
             join: Span::from_secs(600),
-            hold: Span::from_secs(600),
+            hold: Span::from_secs(20 * 60),
             done: DoneRule::default(),
             tail: Span::from_secs(300),
             saves: GangSaves::default(),
@@ -213,6 +214,12 @@ mod tests {
         for wrong in ["4..2", "0", "0..2", "two", "2..", "-1", ""] {
             assert!(wrong.parse::<NodeCount>().is_err(), "{wrong}");
         }
+    }
+
+    /// The controller gives up a machine on a dead host after 15 minutes.
+    #[test]
+    fn default_hold_outlasts_a_dead_host_and_its_replacement() {
+        assert!(GangSpec::default().hold >= Span::from_secs((15 + 5) * 60));
     }
 
     #[test]
