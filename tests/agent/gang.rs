@@ -244,7 +244,8 @@ fn gang_is_done_by_the_rule_of_its_job_file() {
 fn finished_rank_waits_at_most_its_tail() {
     let script: Script = |rank, _| ([1000, 10][rank as usize], 0);
     simulate(|clock| async move {
-        let gang = Gang::new(Arc::clone(&clock), words((2, 2), &[("tail", "2m")]), script);
+        let rule = [("tail", "2m"), ("done", "rank0")];
+        let gang = Gang::new(Arc::clone(&clock), words((2, 2), &rule), script);
         let finished = async {
             let code = gang.rank(1, 1, 0, None).await;
             (code, clock.mono().as_secs())
@@ -252,6 +253,27 @@ fn finished_rank_waits_at_most_its_tail() {
         let (first, (code, ended)) = tokio::join!(gang.rank(0, 1, 0, None), finished);
         assert_eq!((first, code), (Some(0), Some(0)));
         assert!((130..145).contains(&ended), "it waited until {ended} s");
+    });
+}
+
+/// If all must finish, a machine that has finished is needed when another one is lost.
+#[test]
+fn finished_rank_waits_for_all_beyond_its_tail() {
+    let script: Script = |rank, epoch| (if rank == 0 && epoch == 1 { 1000 } else { 10 }, 0);
+    simulate(|clock| async move {
+        let gang = Gang::new(Arc::clone(&clock), words((2, 2), &[("tail", "1m")]), script);
+        let lost = async {
+            assert_eq!(gang.rank(0, 1, 0, Some(300)).await, None);
+            gang.rank(0, 2, 100, None).await
+        };
+        let codes = tokio::join!(lost, gang.rank(1, 1, 0, None));
+        assert_eq!(codes, (Some(0), Some(0)), "{:?}", gang.said.lock().unwrap());
+        let over = gang.dir().over(1).await.unwrap().expect("epoch 1 is over");
+        assert_eq!((over.because, over.rank), (EpochCause::Lost, 0), "{}", over.text);
+        let formed = gang.dir().formation(2).await.unwrap().expect("epoch 2");
+        assert_eq!(formed.members.len(), 2);
+        let end = gang.dir().end().await.unwrap().expect("it is over");
+        assert_eq!(end.because, GangEndCause::Done, "{}", end.text);
     });
 }
 

@@ -424,12 +424,15 @@ impl RankRun {
         self.state.stop_unready().await;
     }
 
-    /// A finished rank waits for the others, since a restart would need it; at most `tail`.
+    /// A finished rank waits for the others, since a restart would need it; at most `tail`, unless
+    /// all ranks must finish.
     async fn wait_for_others(&self, formation: &Formation) -> EpochNext {
         let state = &self.state;
-        let until = state.ports.clock.mono() + state.gang.tail.duration();
-        let mut looks = 0_u32;
-        while state.ports.clock.mono() < until {
+        let needs_all = state.gang.done == DoneRule::All && !state.gang.engine.runs_on_first();
+        let tail_end = state.ports.clock.mono() + state.gang.tail.duration();
+        let mut peers = PeerWatch::of(formation, state.rank());
+        let (mut looks, mut kept) = (0_u32, None);
+        while needs_all || state.ports.clock.mono() < tail_end {
             let over = state.dir.over(formation.epoch).await.ok().flatten();
             if over.is_some_and(|over| over.because != EpochCause::Done) {
                 return self.after(formation).await;
@@ -440,9 +443,16 @@ impl RankRun {
                 state.end_gang(GangEndCause::Done, None, Vec::new(), "all ranks finished").await;
                 return EpochNext::Exit(0);
             }
-            looks += 1;
+            looks = looks.wrapping_add(1);
             if looks.is_multiple_of(5) && matches!(state.dir.end().await, Ok(Some(_))) {
                 return EpochNext::Epoch;
+            }
+            // The rank before may watch no other one, and its own silence ends the epoch.
+            if looks.is_multiple_of(2) {
+                self.watch_peer(formation, &mut peers).await;
+            }
+            if looks.is_multiple_of(KEEP_LOOKS) {
+                state.keep_while_others_work(formation, &mut kept).await;
             }
             tokio::select! {
                 biased;

@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::first_plan;
 use crate::cli::{Context, Fault};
 use crate::controller::{Controller, Planned};
-use crate::job::{GangSpec, ResolvedSpec, machine_kinds};
-use crate::market::{Usd, UsdPerHour};
+use crate::job::{DoneRule, GangSpec, ResolvedSpec, machine_kinds};
+use crate::market::{Span, Usd, UsdPerHour};
 
 /// The highest cost of all machines of a gang.
 #[derive(Serialize)]
@@ -88,12 +88,7 @@ fn text(gang: &GangSpec, kinds: &[KindCost]) -> String {
         }
         None => format!("{machines}; nothing bounds what they can cost"),
     };
-    let waits = [
-        ("the start waits for all", gang.join, 0),
-        ("a lost machine holds the others", gang.hold, 1),
-        ("finished ranks wait for the last", gang.tail, 1),
-    ];
-    let waits = waits.map(|(what, time, fewer)| {
+    let wait = |what: &str, time: Span, fewer: usize| {
         let of = |kind: &KindCost, count: usize| {
             let one = kind.rate.cost_of(time.duration());
             (0..count).fold(Usd::ZERO, |sum, _| sum + one)
@@ -103,6 +98,15 @@ fn text(gang: &GangSpec, kinds: &[KindCost]) -> String {
         let first = kinds.first().map_or(Usd::ZERO, |kind| of(kind, kind.count - fewer));
         let usd = others.fold(first, |sum, one| sum + one);
         format!("{what} for at most {time} ({})", usd.rounded_up())
-    });
+    };
+    let last = "finished ranks wait for the last";
+    let waits = [
+        wait("the start waits for all", gang.join, 0),
+        wait("a lost machine holds the others", gang.hold, 1),
+        match gang.done {
+            DoneRule::All => format!("{last}, however long"),
+            DoneRule::Rank0 | DoneRule::Any => wait(last, gang.tail, 1),
+        },
+    ];
     format!("{most}. Time without work: {}", waits.join("; "))
 }

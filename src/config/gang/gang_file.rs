@@ -25,7 +25,7 @@ pub struct GangFile {
     /// When the job has finished: `all` ranks, `rank0`, or `any` rank.
     #[schemars(extend("default" = "all", "examples" = ["rank0"]))]
     pub done: Option<DoneWord>,
-    /// How long a finished rank waits for the others before its machine ends.
+    /// How long a finished rank waits for the others, unless `done` is `all`.
     #[schemars(extend("default" = "5m", "examples" = ["1m"]))]
     pub tail: Option<SpanWord>,
     /// The ranks that write checkpoints: `rank0`, which the others then read, or `each` its part.

@@ -26,7 +26,7 @@ pub struct GangSpec {
     /// How long survivors wait for the replacement of a lost member.
     pub hold: Span,
     pub done: DoneRule,
-    /// How long a finished member waits for the others.
+    /// How long a finished member waits for the others, unless all must finish.
     pub tail: Span,
     pub saves: GangSaves,
     /// The jobs by their role; empty: all members are workers.
