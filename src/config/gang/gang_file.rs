@@ -22,7 +22,8 @@ pub struct GangFile {
     /// How long the others wait, billing, for the replacement of a lost member.
     #[schemars(extend("default" = "20m", "examples" = ["30m"]))]
     pub hold: Option<SpanWord>,
-    /// When the job has finished: `all` ranks, `rank0`, or `any` rank.
+    /// When the job has finished: `all` ranks, `rank0`, or `any` rank. With `ps` or `evaluator`,
+    /// the default is `rank0`.
     #[schemars(extend("default" = "all", "examples" = ["rank0"]))]
     pub done: Option<DoneWord>,
     /// How long a finished rank waits for the others, unless `done` is `all`.

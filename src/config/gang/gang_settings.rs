@@ -1,7 +1,9 @@
 //! The gang of a job from `nodes` and `[gang]` of all layers.
 
 use super::gang_file::{GangFile, RoleFile};
-use crate::job::{Finding, GangRole, GangSpec, MachineSpec, NodeCount, RoleCount, RoleMachine};
+use crate::job::{
+    DoneRule, Finding, GangRole, GangSpec, MachineSpec, NodeCount, RoleCount, RoleMachine,
+};
 use crate::market::GpuRequirement;
 
 /// The keys of all layers, the strongest first.
@@ -37,7 +39,7 @@ pub fn gang_of(words: &GangWords<'_>, found: &mut Vec<Finding>) -> Option<GangSp
 }
 
 fn filled(words: &GangWords<'_>, nodes: NodeCount, roles: Vec<RoleCount>) -> GangSpec {
-    let default = GangSpec::default();
+    let default = GangSpec { done: default_done(&roles), ..GangSpec::default() };
     let tables = &words.tables;
     GangSpec {
         nodes,
@@ -50,6 +52,12 @@ fn filled(words: &GangWords<'_>, nodes: NodeCount, roles: Vec<RoleCount>) -> Gan
         roles,
         member: None,
     }
+}
+
+/// Parameter servers and evaluators serve the training, and do not end with it.
+fn default_done(roles: &[RoleCount]) -> DoneRule {
+    let serves = |role: &RoleCount| matches!(role.role, GangRole::Ps | GangRole::Evaluator);
+    if roles.iter().any(serves) { DoneRule::Rank0 } else { DoneRule::default() }
 }
 
 fn first<'a, T>(
@@ -93,5 +101,33 @@ fn own_machine(table: &RoleFile, machine: &MachineSpec) -> RoleMachine {
     RoleMachine {
         gpus: table.gpus.as_ref().map_or(GpuRequirement::NONE, |word| word.0.clone()),
         instance_types: table.instance_types.clone().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::values::DoneWord;
+
+    fn done_of(file: &GangFile) -> DoneRule {
+        let machine = MachineSpec::default();
+        let words = GangWords { nodes: None, tables: vec![file], machine: &machine };
+        let mut found = Vec::new();
+        let gang = gang_of(&words, &mut found).expect("a gang");
+        assert_eq!(found, []);
+        gang.done
+    }
+
+    #[test]
+    fn gang_with_servers_is_done_when_rank_0_is() {
+        let role = |count| Some(RoleFile { count: Some(count), ..RoleFile::default() });
+        let workers = GangFile { worker: role(2), ..GangFile::default() };
+        assert_eq!(done_of(&workers), DoneRule::All);
+        let served = GangFile { ps: role(1), ..workers.clone() };
+        assert_eq!(done_of(&served), DoneRule::Rank0);
+        let evaluated = GangFile { evaluator: role(1), ..workers };
+        assert_eq!(done_of(&evaluated), DoneRule::Rank0);
+        let said = GangFile { done: Some(DoneWord(DoneRule::All)), ..served };
+        assert_eq!(done_of(&said), DoneRule::All);
     }
 }
