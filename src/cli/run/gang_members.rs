@@ -169,7 +169,8 @@ pub async fn tell_end(context: &Context, leader: &JobDir, code: ExitCode) -> Exi
             leader.job()
         ));
     }
-    let Ok(Some(report)) = GangReport::read(leader, context.clock.now()).await else { return code };
+    let report = GangReport::with_output(leader, context.clock.now()).await;
+    let Ok(Some(report)) = report else { return code };
     report.lines().into_iter().for_each(|line| context.printer.note(line));
     let failed = report.failed_rank.and_then(|rank| ranks.get(rank as usize));
     match failed {
