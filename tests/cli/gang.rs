@@ -176,6 +176,26 @@ fn status_shows_a_gang_as_one_row() {
     assert!(rank.out.contains("g-r1-") && !rank.out.contains("epoch 1"), "{}", rank.out);
 }
 
+/// A script that ignores its rank does all the work on each machine.
+#[test]
+fn ranks_that_print_the_same_are_told_at_the_end() {
+    let place = Place::new("");
+    let gang = "nodes = 2\n[gang]\nengine = \"env\"";
+    let command = "for step in $(seq 25); do echo step $step; done";
+    place.0.write("lamp.toml", format!("name = \"g\"\ncommand = \"{command}\"\n{gang}\n"));
+    let (code, _, err) = end(place.start(&["run"]));
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("ranks 0 and 1 print the same"), "{err}");
+    let (_, receipt) = place.0.json(&["receipt", "g", "-o", "json"]);
+    assert_eq!(receipt["job"], Value::from(leader_id(&place)), "{receipt:#}");
+    let gang = &receipt["gang"];
+    assert_eq!(gang["ranks"].as_array().map(Vec::len), Some(2), "{receipt:#}");
+    for key in ["total_usd", "assembly", "held", "tail"] {
+        assert!(!gang[key].is_null(), "{key}: {receipt:#}");
+    }
+    place.nothing_is_left();
+}
+
 #[test]
 fn caps_have_room_for_all_ranks_or_none_starts() {
     let place = place(6, "[gang]\nengine = \"env\"", "nodes = 3");

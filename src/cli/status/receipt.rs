@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
+use serde::ser::Error as _;
+use serde::{Serialize, Serializer};
 
 use crate::app::drive;
 use crate::app::find_job;
@@ -122,16 +124,34 @@ async fn settled_now(
     Ok(None)
 }
 
+/// The receipt of a rank, with all ranks beside it.
+struct GangReceipt<'a> {
+    receipt: &'a Receipt,
+    gang: GangReport,
+}
+
+impl Serialize for GangReceipt<'_> {
+    /// The fields of the receipt, and `gang`.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut document = serde_json::to_value(self.receipt).map_err(S::Error::custom)?;
+        document["gang"] = serde_json::to_value(&self.gang).map_err(S::Error::custom)?;
+        document.serialize(serializer)
+    }
+}
+
 pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
+    let gang = GangReport::with_output(dir, context.clock.now()).await.ok().flatten();
     if context.is_machine_output() {
-        return context.printer.json(receipt);
+        return match gang {
+            Some(gang) => context.printer.json(&GangReceipt { receipt, gang }),
+            None => context.printer.json(receipt),
+        };
     }
     context.printer.line(text(receipt, context.printer.columns(Stream::Out)));
     if dir.spec().await.is_ok_and(|spec| spec.is_some_and(|spec| spec.trial.is_some())) {
         let said = "  a trial of `lamp doctor --prove`: its machine gets no agent and does nothing; `lamp doctor` says what was proven";
         context.printer.prose(4, said);
     }
-    let gang = GangReport::with_output(dir, context.clock.now()).await.ok().flatten();
     if let Some(report) = &gang {
         report.lines().into_iter().for_each(|line| context.printer.prose(4, format!("  {line}")));
     }
