@@ -128,7 +128,8 @@ fn sight(rank: u32, of: &Summary, now: Timestamp) -> RankSight {
         is_idle: of.verdict.as_deref() == Some("idle") || is_soon_idle(of),
         step_age: progress.and_then(|progress| progress.at).map(|at| since(at, now)),
         secs_per_step: progress.and_then(|progress| progress.secs_per_step),
-        works_for: Some(since(of.started, now)),
+        pace: progress.filter(|at| at.secs_per_step_low.is_some()).and_then(|at| at.secs_per_step),
+        works_for: of.working_since.map(|at| since(at, now)),
         gpu_percent: mean(&of.gpus, |gpu| gpu.util_percent),
         power_share: mean(&of.gpus, power),
         cpu_percent: of.cpu_percent,
@@ -184,6 +185,28 @@ mod tests {
         assert_eq!(shown.ranks[1].line(), "rank 1: running, idle, $2.00");
         assert!(gang.attention.contains(&"all ranks are idle".to_owned()));
         assert!(rows[0].gang.is_none());
+    }
+
+    /// Rank 1 runs in a new machine, in a job that is an hour old.
+    #[test]
+    fn replaced_rank_with_slow_first_steps_is_no_straggler() {
+        let now = Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_hours(1);
+        let rank = |job: &str, secs_per_step: f64, minutes: i64| {
+            let progress = crate::job::Progress {
+                secs_per_step: Some(secs_per_step),
+                secs_per_step_low: Some(secs_per_step),
+                at: Some(now),
+                ..crate::job::Progress::default()
+            };
+            let working_since = Some(now - jiff::SignedDuration::from_mins(minutes));
+            Summary { progress: Some(progress), working_since, ..summary(job, "$1", "busy") }
+        };
+        let verdict = |minutes: i64| {
+            let all = vec![rank("g-222222", 1.0, 55), rank("g-r1-222222", 2.0, minutes)];
+            fold_gangs(all, now)[0].gang.as_ref().and_then(|gang| gang.verdict.clone())
+        };
+        assert_eq!(verdict(2).as_deref(), Some("busy"));
+        assert_eq!(verdict(20).as_deref(), Some("straggler"));
     }
 
     #[test]

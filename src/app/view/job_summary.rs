@@ -96,6 +96,9 @@ pub struct Summary {
     pub moved: Option<String>,
     #[serde(skip)]
     pub before: Option<String>,
+    /// When the workload of its last attempt was first seen working.
+    #[serde(skip)]
+    pub working_since: Option<Timestamp>,
     /// When its newest checkpoint was saved.
     #[serde(skip)]
     pub last_checkpoint: Option<Timestamp>,
@@ -201,6 +204,7 @@ impl Summary {
             cpu_percent: None,
             gpus: Vec::new(),
             checkpoints: 0,
+            working_since: None,
             last_checkpoint: None,
             heartbeat_seconds: None,
             silence: None,

@@ -121,6 +121,7 @@ impl AloneRun {
             owner: None,
             moved: None,
             before: None,
+            working_since: status.and_then(|status| status.working_since),
             last_checkpoint: status
                 .and_then(|status| status.last_checkpoint.as_ref())
                 .map(|last| last.created),

@@ -163,6 +163,7 @@ impl Summary {
             owner: None,
             moved: None,
             before: None,
+            working_since: None,
             last_checkpoint: receipt.last_checkpoint.map(|last| last.created),
             watch_end: None,
             limited: Limited::Job,
@@ -264,6 +265,7 @@ impl Summary {
             owner: spec.owner().filter(|_| attempts.is_empty()).map(str::to_owned),
             moved: moved(attempts),
             before: before(attempts),
+            working_since: status.and_then(|status| status.working_since),
             last_checkpoint: last_checkpoint(attempts),
             watch_end: status
                 .filter(|_| state == JobState::Running && !is_silent)

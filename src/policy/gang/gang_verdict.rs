@@ -26,7 +26,8 @@ const LOW_POWER: f64 = 0.45;
 /// A rank that takes so many times the step time of the others slows the gang down.
 const SLOW: f64 = 1.5;
 
-/// The step time of a young rank has its first, slow steps.
+/// The step time of a young rank has its first, slow steps. So have the others then: an epoch
+/// begins with its last rank.
 const SLOW_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// One rank, by its newest heartbeat.
@@ -38,7 +39,9 @@ pub struct RankSight {
     /// Since its step last changed. `None`: it reports no steps.
     pub step_age: Option<Duration>,
     pub secs_per_step: Option<f64>,
-    /// Since its workload was first seen working.
+    /// The median of several steps. `None`: there were too few.
+    pub pace: Option<f64>,
+    /// Since the workload of its last attempt was first seen working.
     pub works_for: Option<Duration>,
     /// The mean of its GPUs.
     pub gpu_percent: Option<f64>,
@@ -169,16 +172,18 @@ fn others_wait(ranks: &[RankSight], odd: u32) -> bool {
 }
 
 fn straggler(ranks: &[RankSight]) -> Option<(u32, f64)> {
-    let slowest = ranks.iter().max_by(|one, other| {
-        one.secs_per_step.unwrap_or(0.0).total_cmp(&other.secs_per_step.unwrap_or(0.0))
-    })?;
-    let is_old = slowest.works_for.is_some_and(|time| time >= SLOW_AFTER);
-    let others = ranks.iter().filter(|rank| rank.rank != slowest.rank);
-    let mut others: Vec<f64> = others.filter_map(|rank| rank.secs_per_step).collect();
-    others.sort_by(f64::total_cmp);
-    let median = others.get(others.len() / 2).copied().filter(|median| *median > 0.0)?;
-    let times = slowest.secs_per_step? / median;
-    (is_old && times > SLOW).then_some((slowest.rank, times))
+    let is_young = |rank: &RankSight| match rank.works_for {
+        Some(time) => time < SLOW_AFTER,
+        // A parameter server reports no work.
+        None => rank.pace.is_some(),
+    };
+    let mut paces: Vec<(u32, f64)> =
+        ranks.iter().filter_map(|rank| Some((rank.rank, rank.pace?))).collect();
+    paces.sort_by(|one, other| one.1.total_cmp(&other.1));
+    let (rank, slowest) = paces.pop()?;
+    let median = paces.get(paces.len() / 2).map(|(_, pace)| *pace).filter(|pace| *pace > 0.0)?;
+    let times = slowest / median;
+    (times > SLOW && !ranks.iter().any(is_young)).then_some((rank, times))
 }
 
 #[cfg(test)]
@@ -190,6 +195,7 @@ mod tests {
             rank,
             works_for: Some(Duration::from_secs(3600)),
             secs_per_step: Some(1.0),
+            pace: Some(1.0),
             step_age: Some(Duration::from_secs(1)),
             gpu_percent: Some(95.0),
             power_share: Some(0.9),
@@ -256,14 +262,18 @@ mod tests {
 
     #[test]
     fn straggler_is_named_after_ten_minutes() {
-        let slow = RankSight { secs_per_step: Some(1.8), ..sight(1) };
+        let slow = RankSight { pace: Some(1.8), ..sight(1) };
         let GangVerdict::Straggler { rank, times } = judge_gang(&[sight(0), slow, sight(2)]) else {
             panic!("no straggler");
         };
         assert!(rank == 1 && (times - 1.8).abs() < 1e-9);
         let young = RankSight { works_for: Some(Duration::from_secs(500)), ..slow };
         assert_eq!(judge_gang(&[sight(0), young]), GangVerdict::Working);
-        let near = RankSight { secs_per_step: Some(1.4), ..sight(1) };
+        let replaced = RankSight { works_for: Some(Duration::from_secs(60)), ..sight(0) };
+        assert_eq!(judge_gang(&[replaced, slow]), GangVerdict::Working, "a new epoch is young");
+        let first_step = RankSight { secs_per_step: Some(60.0), pace: None, ..sight(1) };
+        assert_eq!(judge_gang(&[sight(0), first_step]), GangVerdict::Working, "one report");
+        let near = RankSight { pace: Some(1.4), ..sight(1) };
         assert_eq!(judge_gang(&[sight(0), near]), GangVerdict::Working);
     }
 }
