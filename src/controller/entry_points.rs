@@ -22,7 +22,7 @@ use crate::account::{ForeignMachine, Residue};
 use crate::instance::{InstanceView, MachineRef};
 use crate::job::{Plan, Reason, Receipt, ResolvedSpec, Spec};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::market::{Offer, PriceHistory, Span};
+use crate::market::{Offer, PriceHistory, Span, UsdPerHour};
 use crate::policy::purchase::spending_cap::Spending;
 use crate::ports::CloudError;
 
@@ -66,6 +66,10 @@ impl Controller {
 
     pub fn cap_forbids(&self, plan: &Plan) -> Option<Reason> {
         self.launcher.caps.forbids(plan)
+    }
+
+    pub fn cap_forbids_rate(&self, rate: UsdPerHour) -> Option<Reason> {
+        self.launcher.caps.forbids_rate(rate)
     }
 
     pub async fn submit(

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use super::first_plan;
-use super::gang_cost::{GangCost, gang_cost};
+use super::gang_cost::{self, GangCost, gang_cost};
 use super::limit_check::OutOfReach;
 use super::plan_document::{PlanDocument, PlanSource};
 use super::text;
@@ -86,7 +86,11 @@ impl Shipped {
         lacks: &[Lack],
         hours: Option<f64>,
     ) -> ExitCode {
-        let hours = HoursCost::of(&self.spec.spec, &self.planned.plan, hours);
+        let hours = HoursCost::of(
+            self.planned.plan.offer.hourly(),
+            gang_cost::priced(self.gang.as_ref()),
+            hours,
+        );
         let survey = &submission.survey;
         let next = submission.next_run(context.clock.now());
         let out_of_reach = OutOfReach::of(&self.planned, &self.spec, context.clock.now());
@@ -113,7 +117,7 @@ impl Shipped {
         out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
         context.printer.prose(2, catalogue());
         context.printer.line(format!("\n{}\n", self.table(context.printer.columns(Stream::Out))));
-        let hours = hours.map(|hours| hours.sentence(&self.planned.plan));
+        let hours = hours.map(|hours| hours.sentence());
         let tuning = tuning.map(|tuning| tuning.for_plan());
         let gang = self.gang.iter().map(|cost| cost.sentence.clone());
         for line in gang.chain(self.lines()).chain(tuning).chain(hours) {

@@ -4,10 +4,12 @@
 use serde::Serialize;
 
 use super::first_plan;
-use crate::cli::{Context, Fault};
+use crate::app::costs::hours_cost::PricedMachines;
+use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{Controller, Planned};
 use crate::job::{DoneRule, GangSpec, ResolvedSpec, machine_kinds};
-use crate::market::{Span, Usd, UsdPerHour};
+use crate::market::{Offer, Quota, Span, Usd, UsdPerHour};
+use crate::policy::account::doctor;
 
 /// The highest cost of all machines of a gang.
 #[derive(Serialize)]
@@ -19,6 +21,17 @@ pub struct GangCost {
     pub most_usd: Option<Usd>,
     #[serde(skip)]
     pub sentence: String,
+    /// Its kinds of machines at their present prices.
+    #[serde(skip)]
+    priced: Vec<PricedMachines>,
+    /// A quota or a cap that has no room for all its machines together.
+    #[serde(skip)]
+    pub lack: Option<Fault>,
+}
+
+/// The kinds of machines of a gang at their present prices; none: it is one machine.
+pub fn priced(gang: Option<&GangCost>) -> &[PricedMachines] {
+    gang.map_or(&[], |gang| &gang.priced)
 }
 
 /// Machines of one kind.
@@ -27,12 +40,23 @@ struct KindCost {
     /// The most that one can cost; `None`: nothing bounds it.
     most: Option<Usd>,
     rate: UsdPerHour,
+    /// The same, at the bid.
+    rate_most: UsdPerHour,
+    offer: Offer,
+    quotas: Vec<Quota>,
 }
 
 impl KindCost {
     fn of(count: usize, planned: &Planned) -> Self {
-        let most = planned.most_job.usd.or(planned.plan.most_usd);
-        KindCost { count, most, rate: planned.plan.offer.hourly() }
+        let plan = &planned.plan;
+        KindCost {
+            count,
+            most: planned.most_job.usd.or(plan.most_usd),
+            rate: plan.offer.hourly(),
+            rate_most: plan.offer.hourly_at_most(plan.bid),
+            offer: plan.offer.clone(),
+            quotas: planned.quotas.clone(),
+        }
     }
 
     fn sum(&self) -> Option<Usd> {
@@ -66,11 +90,55 @@ pub async fn gang_cost(
         })?;
         kinds.push(KindCost::of(count, &planned));
     }
+    // The launch of rank 0 counts the machines of its own kind alone.
+    let lack = (kinds.len() > 1).then(|| lack(controller, &kinds)).flatten();
+    let priced = |kind: &KindCost| PricedMachines { count: kind.count, rate: kind.rate };
     Ok(Some(GangCost {
         nodes: gang.nodes.to_string(),
         most_usd: sum(&kinds),
         sentence: text(gang, &kinds),
+        priced: kinds.iter().map(priced).collect(),
+        lack,
     }))
+}
+
+/// Why not all kinds of machines can run together.
+fn lack(controller: &Controller, kinds: &[KindCost]) -> Option<Fault> {
+    const NOTHING: &str = "nothing was started or billed";
+    if let Some((quota, vcpus)) = short_quota(kinds) {
+        let what = format!(
+            "the machines of all roles need {vcpus} vCPUs, and the quota \"{}\" has {} of {} left in {}",
+            quota.name,
+            quota.vcpus_left(),
+            quota.vcpus_max,
+            quota.region
+        );
+        let all = quota.vcpus_used.saturating_add(vcpus);
+        let more = doctor::ask_for_more(quota.region.as_str(), &quota.code, all);
+        return Some(Fault::new(ExitCode::LAUNCH_FAILED, what).meaning(NOTHING).hint(format!(
+            "ask for {all} vCPUs of it, which takes hours to days: {more}; or write a smaller `count`"
+        )));
+    }
+    let rates =
+        kinds.iter().flat_map(|kind| std::iter::repeat_n(kind.rate_most.per_hour(), kind.count));
+    let reason = controller.cap_forbids_rate(UsdPerHour::new(rates.sum()))?;
+    let what = format!("it would wait for ever for {}", reason.text);
+    let hint = "a higher cap in [caps] of the configuration, or fewer or cheaper machines";
+    Some(Fault::new(ExitCode::REFUSED, what).meaning(NOTHING).hint(hint))
+}
+
+/// The quota that has no room for the machines of all roles, and the vCPUs that they need of it.
+fn short_quota(kinds: &[KindCost]) -> Option<(&Quota, u32)> {
+    kinds.iter().flat_map(|kind| &kind.quotas).find_map(|quota| {
+        let covered = kinds.iter().filter(|kind| quota.covers(&kind.offer));
+        let vcpus = covered
+            .map(|kind| {
+                let count = u32::try_from(kind.count).unwrap_or(u32::MAX);
+                kind.offer.vcpus.saturating_mul(count)
+            })
+            .fold(0, u32::saturating_add);
+        (vcpus > quota.vcpus_left()).then_some((quota, vcpus))
+    })
 }
 
 fn sum(kinds: &[KindCost]) -> Option<Usd> {
@@ -109,4 +177,58 @@ fn text(gang: &GangSpec, kinds: &[KindCost]) -> String {
         },
     ];
     format!("{most}. Time without work: {}", waits.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::market::{Arch, CloudKind, Market, Region, Zone};
+
+    fn kind(count: usize, instance_type: &str, vcpus: u32, vcpus_max: u32) -> KindCost {
+        let quota = Quota {
+            name: "Running On-Demand G and VT instances".into(),
+            code: "L-DB2E81BA".into(),
+            region: Region::new("us-east-1"),
+            market: Market::OnDemand,
+            families: vec!["g".into(), "vt".into()],
+            vcpus_max,
+            vcpus_used: 0,
+        };
+        let rate = UsdPerHour::new("$1".parse().unwrap());
+        KindCost {
+            count,
+            most: None,
+            rate,
+            rate_most: rate,
+            offer: Offer {
+                cloud: CloudKind::Aws,
+                region: Region::new("us-east-1"),
+                zone: Zone::new("us-east-1a"),
+                instance_type: instance_type.into(),
+                gpus: 0,
+                gpu_model: None,
+                gpu_memory_mib: None,
+                vcpus,
+                arch: Arch::default(),
+                market: Market::OnDemand,
+                price: rate,
+                extras: UsdPerHour::ZERO,
+                on_demand: None,
+            },
+            quotas: vec![quota],
+        }
+    }
+
+    #[test]
+    fn quota_must_have_room_for_the_machines_of_all_roles() {
+        let kinds = |vcpus_max| {
+            [
+                kind(1, "g5.12xlarge", 48, vcpus_max),
+                kind(3, "g5.xlarge", 4, vcpus_max),
+                kind(9, "m6i.xlarge", 4, vcpus_max),
+            ]
+        };
+        assert_eq!(short_quota(&kinds(59)).map(|(_, vcpus)| vcpus), Some(60));
+        assert!(short_quota(&kinds(60)).is_none());
+    }
 }

@@ -6,7 +6,7 @@ use super::catalog_plan::Shipped;
 use super::dry_run::{LaunchPermission, LaunchPermissions};
 use super::first_plan;
 use super::forecast::{self, Forecast};
-use super::gang_cost::gang_cost;
+use super::gang_cost::{self, gang_cost};
 use super::limit_check::OutOfReach;
 use super::plan_document::{PlanDocument, PlanSource};
 use super::preflight::{self, PreflightCheck, PreflightFacts, PreflightFinding, preflight};
@@ -117,6 +117,8 @@ pub async fn show(
         cadence.as_ref().map_or(ExitCode::SUCCESS, checkpoint_cadence::CadenceShown::code)
     };
     let gang_cost = gang_cost(context, &controller, &spec, &planned).await?;
+    let gang_lack = gang_cost.as_ref().and_then(|cost| cost.lack.as_ref());
+    let code = gang_lack.map_or(code, |lack| lack.code);
     if context.is_machine_output() {
         context.printer.json(&PlanDocument {
             source: source(plan),
@@ -128,7 +130,7 @@ pub async fn show(
             most_job_usd: most_job.usd,
             most_job_by: most_job.by,
             most_job_machines: most_job.machines,
-            hours: HoursCost::of(&spec.spec, plan, hours),
+            hours: HoursCost::of(plan.offer.hourly(), gang_cost::priced(gang_cost.as_ref()), hours),
             kill_at: plan.kill_at,
             bid: plan.bid,
             bid_exceeded: exceeded.as_ref().map(bid_text::BidHistory::document),
@@ -169,12 +171,12 @@ pub async fn show(
     ) {
         context.printer.prose(2, line);
     }
-    let hours = HoursCost::of(&spec.spec, plan, hours);
+    let hours = HoursCost::of(plan.offer.hourly(), gang_cost::priced(gang_cost.as_ref()), hours);
     tuning
         .as_ref()
         .map(TuningCost::for_plan)
         .into_iter()
-        .chain(hours.map(|hours| hours.sentence(plan)))
+        .chain(hours.map(|hours| hours.sentence()))
         .for_each(|line| context.printer.prose(2, line));
     if let Some(unknown) = exceeded.as_ref().and_then(bid_text::BidHistory::unknown) {
         context.printer.note(unknown);
@@ -193,6 +195,8 @@ pub async fn show(
     caps.iter().for_each(|caps| context.printer.prose(2, caps.text()));
     if let Some(refused) = over_a_cap {
         context.printer.warn(format!("`lamp run` would refuse it: {}", refused.what));
+    } else if let Some(lack) = gang_lack {
+        context.printer.warn(format!("`lamp run` would refuse it: {}", lack.what));
     } else if let Some(reason) = held_back {
         context.printer.prose(2, format!("it would wait for {reason}"));
     }

@@ -200,7 +200,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     };
     lines.into_iter().for_each(|line| context.printer.note(line));
     let gang_cost = gang_cost(context, &controller, spec, &planned).await?;
-    gang_cost.into_iter().for_each(|cost| context.printer.note(cost.sentence));
+    if let Some(cost) = gang_cost {
+        context.printer.note(cost.sentence);
+        cost.lack.map_or(Ok(()), Err)?;
+    }
     context.printer.note(saved_files::line(&spec.spec));
     preflight::refuse(&findings)?;
     proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(context, &regions));

@@ -170,7 +170,12 @@ impl CapCheck {
     /// Why the caps always forbid this plan, even without other machines and costs; `None`: they
     /// may allow it.
     pub fn forbids(&self, plan: &Plan) -> Option<Reason> {
-        spending_cap::never(&self.caps.last(), hourly(plan), self.clock.now())
+        self.forbids_rate(hourly(plan))
+    }
+
+    /// The same for machines that cost so much an hour together.
+    pub fn forbids_rate(&self, rate: UsdPerHour) -> Option<Reason> {
+        spending_cap::never(&self.caps.last(), rate, self.clock.now())
     }
 
     /// Tells the next process which jobs no longer count.
