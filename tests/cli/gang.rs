@@ -135,6 +135,19 @@ fn rehearsal_takes_a_rank_away_and_proves_that_the_gang_goes_on() {
     place.nothing_is_left();
 }
 
+/// Rank 0 alone saves, and its machine is the one that is taken.
+#[test]
+fn rehearsal_takes_the_machine_of_the_named_rank() {
+    let place = place(5000, "[gang]\nengine = \"env\"", "nodes = 2");
+    let wrong = place.0.lamp(&["rehearse", "--rank", "2"]);
+    assert!(wrong.code != 0 && wrong.err.contains("has no rank 2"), "{}", wrong.err);
+    let rehearsal = ["rehearse", "--rank", "0", "--interrupt-after", "2s"];
+    let (code, _, err) = end(place.start(&rehearsal));
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("the machine of rank 0 is cut"), "{err}");
+    place.nothing_is_left();
+}
+
 #[test]
 fn wrong_number_of_machines_is_refused_in_words() {
     let cases = [

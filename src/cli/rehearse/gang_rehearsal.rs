@@ -1,4 +1,4 @@
-//! `lamp rehearse` of a gang: takes one of its machines away, and proves that all saved, that it
+//! `lamp rehearse` of a gang: takes a machine away, and proves that all saved, that it
 //! formed again, and that it went on.
 //!
 //! ```text
@@ -51,6 +51,8 @@ pub struct GangCut {
     pub notice: Span,
     /// The job runs to its end afterwards.
     pub to_end: bool,
+    /// The rank that loses its machine; `None`: the last one.
+    pub rank: Option<u32>,
 }
 
 /// The job, its checklist, and its receipt if it has ended.
@@ -190,14 +192,15 @@ impl GangRehearsal<'_> {
         self.works(&first).await?;
         self.say(format!("all ranks run; interrupting one in {}", self.cut.interrupt_after));
         self.context.clock.sleep(self.cut.interrupt_after.duration()).await;
-        let victim = first.members.last().map_or(0, |last| last.rank);
+        let last = first.members.last().map_or(0, |last| last.rank);
+        let victim = self.cut.rank.filter(|rank| first.member(*rank).is_some()).unwrap_or(last);
         let dir = &self.ranks[victim as usize];
         let asked = self.context.clock.now();
         let before = self.newest_checkpoints().await?;
         self.wish(dir, Wish::Interrupt { notice: self.cut.notice }).await?;
         if self.cut.notice > Span::ZERO {
             self.say(format!("rank {victim} has a notice of {}", self.cut.notice));
-            checks.push(self.all_saved(&before, asked).await?);
+            checks.push(self.all_saved(&before, asked, victim).await?);
             self.wish(dir, Wish::Interrupt { notice: Span::ZERO }).await?;
         }
         self.say(format!("the machine of rank {victim} is cut; waiting for the next epoch"));
@@ -263,6 +266,7 @@ impl GangRehearsal<'_> {
         &self,
         before: &[(usize, Option<CheckpointNo>)],
         asked: Timestamp,
+        victim: u32,
     ) -> Result<RehearsalCheck, JobDirError> {
         let until = self.context.clock.mono() + self.cut.notice.duration();
         let mut missing: Vec<usize> = before.iter().map(|(rank, _)| *rank).collect();
@@ -281,6 +285,9 @@ impl GangRehearsal<'_> {
         let took = secs(asked, self.context.clock.now());
         if missing.is_empty() {
             let text = match before.len() {
+                1 if victim == 0 => {
+                    "rank 0 saved a complete checkpoint after its notice".to_owned()
+                }
                 1 => {
                     "rank 0 saved a complete checkpoint after the notice to another rank".to_owned()
                 }

@@ -24,7 +24,7 @@ use crate::cli::run::{packed_job, run};
 use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault, JobArgs, Stream, Style};
 use crate::controller::Controller;
-use crate::job::{AttemptNo, EndedBecause, MarketChoice, REHEARSAL, Receipt, Wish};
+use crate::job::{AttemptNo, EndedBecause, GangSpec, MarketChoice, REHEARSAL, Receipt, Wish};
 use crate::jobdir::{EventDetail, JobDirError};
 use crate::market::{CloudKind, Span};
 
@@ -43,6 +43,10 @@ pub struct Args {
     /// How much notice is given; AWS gives two minutes, and 0s cuts the power without one
     #[arg(long, value_name = "TIME", default_value = "120s")]
     pub notice: Span,
+
+    /// The rank of several machines that is taken away [default: the last]
+    #[arg(long, value_name = "N")]
+    pub rank: Option<u32>,
 
     /// Let the job run to its end afterwards, and keep what it stored
     #[arg(long)]
@@ -86,6 +90,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         let checks = checks(&evidence);
         return Ok(report(context, None, (&checks, proved(&checks)), None));
     }
+    refuse_unknown_rank(args.rank, submission.loaded.spec.gang.as_deref())?;
     let is_taken_as_it_is = !args.install && use_what_is_here(context, &mut submission);
     if submission.loaded.spec.gang.is_some() {
         return rehearse_gang(args, context, &submission).await;
@@ -126,12 +131,29 @@ async fn rehearse_gang(
     submission: &Submission,
 ) -> Result<ExitCode, Fault> {
     let (interrupt_after, notice, to_end) = (args.interrupt_after, args.notice, args.to_end);
-    let cut = GangCut { interrupt_after, notice, to_end };
+    let cut = GangCut { interrupt_after, notice, to_end, rank: args.rank };
     let GangRehearsed { job, checks, receipt } =
         gang_rehearsal::run(cut, context, submission).await?;
     let proved = gang_rehearsal::proved(&checks);
     let receipt = receipt.as_ref().filter(|_| args.to_end);
     Ok(report(context, Some(job.as_str()), (&checks, proved), receipt))
+}
+
+/// `gang`: none for a job of one machine.
+fn refuse_unknown_rank(rank: Option<u32>, gang: Option<&GangSpec>) -> Result<(), Fault> {
+    let Some(rank) = rank else { return Ok(()) };
+    let (what, hint) = match gang.map(|gang| gang.nodes.max) {
+        Some(ranks) if rank < ranks => return Ok(()),
+        Some(ranks) => (
+            format!("the job has no rank {rank}"),
+            format!("its ranks are 0 to {}", ranks.saturating_sub(1)),
+        ),
+        None => (
+            format!("the job has one machine, and so no rank {rank}"),
+            "leave out `--rank`".to_owned(),
+        ),
+    };
+    Err(Fault::new(ExitCode::USAGE, what).meaning("nothing was started").hint(hint))
 }
 
 /// Uses the existing environment: another one may take minutes and gigabytes. Returns whether there
