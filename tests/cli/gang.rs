@@ -78,6 +78,21 @@ fn ranks_meet_work_and_end_together() {
     }
     let logs = place.0.lamp(&["logs", "--rank", "2", "g"]);
     assert!(logs.out.contains("rank 2 finished at step 5"), "{}", logs.out);
+    let all = place.0.lamp(&["logs", "g"]);
+    for line in ["[0] rank 0 finished at step 5", "[2] rank 2 finished at step 5"] {
+        assert!(all.out.lines().any(|printed| printed == line), "{line}: {}", all.out);
+    }
+    assert!(all.out.lines().all(|line| line.starts_with('[')), "{}", all.out);
+    let last = place.0.lamp(&["logs", "-f", "--tail", "1", "g"]);
+    assert_eq!(last.out.lines().count(), 3, "{}", last.out);
+    let (_, document) = place.0.json(&["logs", "g", "-o", "json"]);
+    let ranks: std::collections::BTreeSet<Option<u64>> = document["pieces"]
+        .as_array()
+        .expect("pieces")
+        .iter()
+        .map(|piece| piece["rank"].as_u64())
+        .collect();
+    assert_eq!(ranks, [Some(0), Some(1), Some(2)].into(), "{document:#}");
     let wrong = place.0.lamp(&["logs", "--rank", "3", "g"]);
     assert!(wrong.err.contains("has no rank 3"), "{}", wrong.err);
     let formations = epochs(&place, "formation.json");

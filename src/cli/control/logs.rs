@@ -3,8 +3,9 @@
 use clap::Args as ClapArgs;
 
 use super::outputs::warn_discarded;
+use super::rank_logs::{self, RankLog, rank_object};
 use crate::app::drive;
-use crate::app::gang::gang_jobs::find_rank;
+use crate::app::gang::gang_jobs::{find_rank, ranks_below};
 use crate::app::log_tail::{LogEnd, LogTail, lines_in};
 use crate::app::record_errors;
 use crate::app::view::discarded;
@@ -14,7 +15,7 @@ use crate::cli::run::attach::{Attached, look_every};
 use crate::cli::shell::job_root;
 use crate::cli::shell::slow_notice::{never_silent, of_root};
 use crate::cli::{Context, ExitCode, Fault, Format};
-use crate::job::{AttemptNo, StoredKind};
+use crate::job::{AttemptNo, Discarded, StoredKind};
 use crate::jobdir::{JobDir, JobDirError};
 
 /// Print the output of a job
@@ -31,7 +32,7 @@ pub struct Args {
     #[arg(short = 'n', long, visible_alias = "lines", value_name = "N")]
     pub tail: Option<usize>,
 
-    /// The output of this rank of several machines [default: rank 0]
+    /// The output of this rank of several machines [default: all, each line with its rank]
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
 
@@ -60,6 +61,14 @@ async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     // From here on, no output means that the log is silent.
     let (store, dir, alone) = never_silent(context, of_root(context), find).await?;
     warn_discarded(context, &dir, StoredKind::Logs).await;
+    if let Some(mut logs) = logs_of_ranks(args, &dir).await {
+        if let Some(lines) = args.tail {
+            print_last_of_each(context, &mut logs, lines).await.map_err(fault)?;
+        }
+        let shown = rank_logs::follow(context, &mut logs);
+        rank_logs::drive_beside(context, &store, &dir, shown).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let from = match args.tail {
         Some(lines) => {
             let attempts = dir.attempts().await.map_err(fault)?;
@@ -84,6 +93,11 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let (attempts, gone) =
         tokio::join!(dir.attempts(), warn_discarded(context, &dir, StoredKind::Logs));
     let attempts = attempts.map_err(fault)?;
+    if let Some(logs) = logs_of_ranks(args, &dir).await {
+        let gone = gone.as_ref();
+        print_ranks(args, context, logs, gone).await.map_err(fault)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let chosen: Vec<AttemptNo> = match args.attempt.map(AttemptNo::new) {
         Some(one) if attempts.contains(&one) => vec![one],
         Some(one) => {
@@ -129,6 +143,72 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The logs of all ranks. `None`: one log is meant.
+async fn logs_of_ranks(args: &Args, dir: &JobDir) -> Option<Vec<RankLog>> {
+    if args.rank.is_some() || args.attempt.is_some() {
+        return None;
+    }
+    let jobs = ranks_below(dir).await;
+    let of = |(rank, job)| RankLog::new(rank, JobDir::new(dir.store().clone(), job));
+    (jobs.len() > 1).then(|| (0..).zip(jobs).map(of).collect())
+}
+
+/// The last lines of each rank. What follows is printed later.
+async fn print_last_of_each(
+    context: &Context,
+    logs: &mut Vec<RankLog>,
+    lines: usize,
+) -> Result<Vec<serde_json::Value>, JobDirError> {
+    let mut pieces = Vec::new();
+    for log in std::mem::take(logs) {
+        let attempts = log.dir.attempts().await?;
+        let (last, tail) = last_of(&log.dir, &attempts, lines).await?;
+        let mut log = log.from(tail);
+        for (attempt, bytes) in &last {
+            if context.format == Format::Json {
+                pieces.push(rank_object(log.rank, *attempt, bytes));
+            } else {
+                log.print(context, *attempt, bytes);
+            }
+        }
+        logs.push(log);
+    }
+    Ok(pieces)
+}
+
+/// The logs of all ranks so far. `gone`: they were deleted.
+async fn print_ranks(
+    args: &Args,
+    context: &Context,
+    mut logs: Vec<RankLog>,
+    gone: Option<&Discarded>,
+) -> Result<(), JobDirError> {
+    let leader = logs[0].dir.clone();
+    let is_document = context.format == Format::Json;
+    let mut pieces = Vec::new();
+    let mut is_empty = gone.is_none() && args.tail.is_none();
+    if let Some(lines) = args.tail {
+        pieces = print_last_of_each(context, &mut logs, lines).await?;
+    } else if is_document {
+        for log in &mut logs {
+            while let Some((attempt, piece)) = log.next().await? {
+                pieces.push(rank_object(log.rank, attempt, &piece));
+            }
+        }
+    } else {
+        is_empty &= !rank_logs::print_new(context, &mut logs).await?;
+    }
+    if is_document {
+        context.printer.json(&serde_json::json!({ "job": leader.job(), "pieces": pieces, "discarded": discarded::for_programs(gone) }));
+        return Ok(());
+    }
+    logs.iter_mut().for_each(|log| log.print_last(context));
+    if is_empty {
+        context.printer.note(format!("no rank of {} has printed anything", leader.job()));
+    }
+    Ok(())
 }
 
 async fn last_of(

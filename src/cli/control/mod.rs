@@ -11,6 +11,7 @@ pub(crate) mod logs;
 pub(crate) mod mcp;
 pub(crate) mod notify;
 pub(crate) mod outputs;
+pub(crate) mod rank_logs;
 pub(crate) mod ssh;
 pub(crate) mod stop;
 #[cfg(feature = "top")]
