@@ -462,6 +462,18 @@ fn second_tutorial_trains_with_workers_and_parameter_servers() {
     // Each of the thirteen has a receipt of its own.
     let receipt = sandbox.lamp(&["receipt", "second"]);
     assert_eq!(receipt.out.matches(": succeeded, 1 attempt").count(), 13, "{receipt:?}");
+    let stream = |more: &[&str]| {
+        sandbox.lamp(&[&["ml-engine", "jobs", "stream-logs", "second"][..], more].concat())
+    };
+    let all = stream(&[]).out;
+    for (task, said) in [("master-replica-0", "chief 0"), ("worker-replica-8", "worker 8")] {
+        let is_said = |line: &str| line.contains(task) && line.contains(said);
+        assert!(all.lines().any(is_said), "{task}: {all}");
+    }
+    let one = stream(&["--task-name", "ps-replica-2"]).out;
+    assert!(one.contains("ps 2 ") && !one.contains("chief 0"), "{one}");
+    let wrong = stream(&["--task-name", "ps-replica-3"]);
+    assert!(wrong.code != 0 && wrong.err.contains("has no task `ps-replica-3`"), "{wrong:?}");
     // The service knew one job, and not its machines.
     let listed = sandbox.lamp(&["ml-engine", "jobs", "list"]).out;
     assert_eq!(listed.matches("second").count(), 1, "{listed}");

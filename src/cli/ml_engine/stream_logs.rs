@@ -1,5 +1,5 @@
-//! `lamp ml-engine jobs stream-logs`: the log of a job, or of all trials of a tuning, in the
-//! columns of gcloud.
+//! `lamp ml-engine jobs stream-logs`: the log of a job, of all its tasks, or of all trials of a
+//! tuning, in the columns of gcloud.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,28 @@ use clap::Args as ClapArgs;
 
 use crate::app::drive;
 use crate::app::find_job;
+use crate::app::gang::gang_jobs::{all_ranks, member_of};
 use crate::app::log_tail::LogTail;
 use crate::app::record_errors::record_fault;
 use crate::app::submit::search_view::find_tuning;
 use crate::app::tune::memory::TuneMemory;
+use crate::cli::control::rank_logs::{GangEndWatch, RankLog, drive_beside, pause};
 use crate::cli::output::log_columns::LogColumns;
 use crate::cli::run::attach::{Attached, look_every};
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
-use crate::job::JobId;
+use crate::job::{GangRole, JobId};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::wire::StoreHandle;
 
-/// The service named the tasks of a job so. A job has one log here.
+/// The service named the only task of a job so.
 pub const TASK: &str = "master-replica-0";
 
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// A job: its name or its id
     pub job: String,
-    /// Accepted without effect: a job has one log
+    /// Only this task, such as `worker-replica-1`
     #[arg(long, value_name = "TASK")]
     pub task_name: Option<String>,
     /// Accepted without effect: a new line is printed at once
@@ -38,14 +40,34 @@ pub struct Args {
 }
 
 /// # Errors
-/// Fails when the job is missing, or the job root is unreachable.
+/// Fails when the job or the task is missing, or the job root is unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     say_unused(args, context);
     let store = job_root::open_existing(context).await?;
     if let Some(memory) = find_tuning(&store, &args.job).await? {
+        if args.task_name.is_some() {
+            context.printer.note("--task-name has no meaning for a search: each trial is one task");
+        }
         return stream_trials(context, memory).await;
     }
     let dir = find_job::find(&store, Some(&args.job)).await?;
+    let member = member_of(&dir).await.map_err(|error| record_fault(&error))?;
+    let member = member.filter(|member| member.rank == 0 && member.seats.len() > 1);
+    let names = match &member {
+        Some(member) => task_names(member.seats.iter().map(|seat| seat.role)),
+        None => vec![TASK.to_owned()],
+    };
+    let chosen = chosen(&names, args.task_name.as_deref()).map_err(|hint| {
+        let task = args.task_name.as_deref().unwrap_or_default();
+        let what = format!("job `{}` has no task `{task}`", dir.job());
+        Fault::new(ExitCode::NOT_FOUND, what).hint(hint)
+    })?;
+    if let Some(member) = member {
+        let ranks = all_ranks(&dir, &member);
+        let shown = stream_tasks(context, &ranks, chosen);
+        drive_beside(context, &store, &dir, shown).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let controller = drive::controller(&job_root::workstation(context)?, &store)?;
     let mut attached = Attached::new(context, &dir).in_columns(LogColumns::new(TASK, None));
     attached.follow_and_drive(&controller).await?;
@@ -54,13 +76,79 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 
 fn say_unused(args: &Args, context: &Context) {
     let given = [
-        ("--task-name", args.task_name.is_some()),
         ("--polling-interval", args.polling_interval.is_some()),
         ("--allow-multiline-logs", args.allow_multiline_logs),
     ];
     for (name, _) in given.iter().filter(|(_, is_given)| *is_given) {
         context.printer.note(format!("{name} has no meaning here"));
     }
+}
+
+/// The names that the service gave to the tasks of these roles, in the order of ranks.
+fn task_names(roles: impl Iterator<Item = GangRole>) -> Vec<String> {
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+    let name = |role: GangRole| {
+        let word = match role {
+            GangRole::Chief | GangRole::Head => "master",
+            GangRole::Worker | GangRole::Ps | GangRole::Evaluator => role.word(),
+        };
+        let count = counts.entry(word).or_default();
+        *count += 1;
+        format!("{word}-replica-{}", *count - 1)
+    };
+    roles.map(name).collect()
+}
+
+/// The tasks to show, by their ranks. The error is a hint.
+fn chosen(names: &[String], task: Option<&str>) -> Result<Vec<(usize, String)>, String> {
+    let all = names.iter().cloned().enumerate();
+    let chosen: Vec<_> = all.filter(|(_, name)| task.is_none_or(|task| task == name)).collect();
+    if chosen.is_empty() {
+        return Err(format!("its tasks are {}", names.join(", ")));
+    }
+    Ok(chosen)
+}
+
+/// The logs of these tasks of a gang, until it has ended.
+async fn stream_tasks(
+    context: &Context,
+    ranks: &[JobDir],
+    tasks: Vec<(usize, String)>,
+) -> Result<(), Fault> {
+    let log = |(rank, name): (usize, String)| {
+        let number = u32::try_from(rank).unwrap_or(u32::MAX);
+        (RankLog::new(number, ranks[rank].clone()), LogColumns::new(&name, None))
+    };
+    let mut logs: Vec<(RankLog, LogColumns)> = tasks.into_iter().map(log).collect();
+    let mut end = GangEndWatch::default();
+    loop {
+        // Read before the logs, so that no output before the end is missed.
+        let is_over = end.is_over(context, ranks).await;
+        for (log, columns) in &mut logs {
+            match print_task(context, log, columns).await {
+                Ok(()) | Err(JobDirError::Store(_)) => {}
+                Err(error) => return Err(record_fault(&error)),
+            }
+            let last = is_over.then(|| columns.last(context.clock.now())).flatten();
+            last.iter().for_each(|line| context.printer.line(line));
+        }
+        if is_over || context.printer.reader_is_gone() {
+            return Ok(());
+        }
+        pause(context, ranks).await;
+    }
+}
+
+async fn print_task(
+    context: &Context,
+    log: &mut RankLog,
+    columns: &mut LogColumns,
+) -> Result<(), JobDirError> {
+    while let Some((_, piece)) = log.next().await? {
+        let at = log.arrived().await?.unwrap_or_else(|| context.clock.now());
+        columns.lines(at, &piece).iter().for_each(|line| context.printer.line(line));
+    }
+    Ok(())
 }
 
 /// The logs of all trials, until the tuning has ended. Another process drives it.
@@ -139,5 +227,26 @@ impl TrialLog {
         self.is_done = true;
         let last = self.columns.last(context.clock.now());
         last.iter().for_each(|line| context.printer.line(line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_have_the_names_of_the_service() {
+        let roles = [GangRole::Chief, GangRole::Worker, GangRole::Worker, GangRole::Ps];
+        let names = task_names(roles.into_iter());
+        assert_eq!(
+            names,
+            ["master-replica-0", "worker-replica-0", "worker-replica-1", "ps-replica-0"]
+        );
+        let all = chosen(&names, None).unwrap();
+        assert_eq!(all.len(), 4);
+        let one = chosen(&names, Some("worker-replica-1")).unwrap();
+        assert_eq!(one, [(2, "worker-replica-1".to_owned())]);
+        let hint = chosen(&names, Some("worker-replica-2")).unwrap_err();
+        assert!(hint.ends_with("worker-replica-1, ps-replica-0"), "{hint}");
     }
 }
