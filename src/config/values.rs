@@ -14,8 +14,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::schema_patterns;
 use crate::job::{
-    AlarmRule, DoneRule, GangEngine, GangSaves, ListenAddress, MarketChoice, NodeCount, Reaction,
-    SecretSource,
+    AlarmRule, DoneRule, GangEngine, GangSaves, ListenAddress, MarketChoice, NodeCount,
+    PrimaryRole, Reaction, SecretSource,
 };
 use crate::market::{
     CloudKind, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Usd, UsdPerHour,
@@ -147,6 +147,12 @@ word!(
     schema {"type": "string", "enum": ["all", "rank0", "any"]}
 );
 word!(
+    /// The name of the first program of TensorFlow.
+    ChiefNameWord(PrimaryRole), parse_chief_name,
+    expecting "\"chief\" or \"master\"",
+    schema {"type": "string", "enum": ["chief", "master"]}
+);
+word!(
     /// Which ranks save.
     SavesWord(GangSaves), parse_saves,
     expecting "\"rank0\" or \"each\"",
@@ -260,6 +266,14 @@ fn parse_done(text: &str) -> Result<DoneRule, WordError> {
         "rank0" => Ok(DoneRule::Rank0),
         "any" => Ok(DoneRule::Any),
         _ => Err(WordError::not_one_of(text, "when a gang is done", &["all", "rank0", "any"])),
+    }
+}
+
+fn parse_chief_name(text: &str) -> Result<PrimaryRole, WordError> {
+    match text {
+        "chief" => Ok(PrimaryRole::Chief),
+        "master" => Ok(PrimaryRole::Master),
+        _ => Err(WordError::not_one_of(text, "a name of the chief", &["chief", "master"])),
     }
 }
 

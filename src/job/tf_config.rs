@@ -39,7 +39,8 @@ pub struct TfCluster {
 }
 
 /// The name of the first program. TensorFlow 1 knows only `master`, later versions know `chief`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum PrimaryRole {
     #[default]
     Chief,
@@ -56,6 +57,11 @@ impl PrimaryRole {
             (None, Some(numbers)) if numbers < FIRST_WITH_CHIEF => PrimaryRole::Master,
             (None, _) => PrimaryRole::Chief,
         }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+    pub(crate) fn is_chief(&self) -> bool {
+        *self == PrimaryRole::Chief
     }
 
     pub fn name(self) -> &'static str {

@@ -14,7 +14,7 @@ use toml_edit::{Array, DocumentMut, Item, Table, value};
 
 use super::scale_tier::MachineNeed;
 use super::training_job::TrainingJob;
-use crate::job::{ClusterJob, JOB_DIR_URL, TfCluster, TuneSpec, shell_word};
+use crate::job::{ClusterJob, JOB_DIR_URL, PrimaryRole, TfCluster, TuneSpec, shell_word};
 use crate::market::CloudKind;
 
 /// The folder of the workdir that the program gets as `--job-dir`.
@@ -210,6 +210,9 @@ fn gang(job: &TrainingJob, cloud: CloudKind) -> Table {
     gang["engine"] = value("tensorflow");
     // A parameter server never ends by itself: the service ends a job when its master has ended.
     gang["done"] = value("rank0");
+    if job.primary != PrimaryRole::default() {
+        gang["chief_name"] = value(job.primary.name());
+    }
     for role in &job.roles {
         let mut table = Table::new();
         table["count"] = value(i64::from(role.count));
@@ -294,6 +297,19 @@ mod tests {
         assert_eq!(file["gang"]["done"].as_str(), Some("rank0"), "servers wait for ever");
         let config = file["env"]["TF_CONFIG"].as_str().unwrap();
         assert!(TfCluster::program_alone(config).is_some(), "the agents add the machines");
+    }
+
+    #[test]
+    fn chief_of_an_old_runtime_is_named_master() {
+        let name_of = |lines: &str| {
+            let job = job_of(&format!("  scaleTier: STANDARD_1\n{lines}"));
+            let file: DocumentMut = text_of(&job, CloudKind::Local).parse().unwrap();
+            file["gang"].get("chief_name").and_then(Item::as_str).map(str::to_owned)
+        };
+        assert_eq!(name_of("  runtimeVersion: '1.8'\n").as_deref(), Some("master"));
+        assert_eq!(name_of("  useChiefInTfConfig: false\n").as_deref(), Some("master"));
+        assert_eq!(name_of("  runtimeVersion: '1.8'\n  useChiefInTfConfig: true\n"), None);
+        assert_eq!(name_of("  runtimeVersion: '2.1'\n"), None);
     }
 
     /// The second configuration of the tutorials.

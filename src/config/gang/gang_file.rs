@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::config::values::{DoneWord, EngineWord, Gpus, SavesWord, SpanWord};
+use crate::config::values::{ChiefNameWord, DoneWord, EngineWord, Gpus, SavesWord, SpanWord};
 
 /// How several machines work as one job. `nodes` says how many; roles say it in its place.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -32,6 +32,9 @@ pub struct GangFile {
     /// The ranks that write checkpoints: `rank0`, which the others then read, or `each` its part.
     #[schemars(extend("default" = "rank0", "examples" = ["each"]))]
     pub saves: Option<SavesWord>,
+    /// The name of the chief in `TF_CONFIG`: `chief`, or `master` for TensorFlow 1.
+    #[schemars(extend("default" = "chief", "examples" = ["master"]))]
+    pub chief_name: Option<ChiefNameWord>,
     /// The chief of TensorFlow.
     pub chief: Option<RoleFile>,
     /// The rank that the others join.

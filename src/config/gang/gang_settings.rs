@@ -49,6 +49,8 @@ fn filled(words: &GangWords<'_>, nodes: NodeCount, roles: Vec<RoleCount>) -> Gan
         done: first(tables, |gang| gang.done.as_ref()).map_or(default.done, |word| word.0),
         tail: first(tables, |gang| gang.tail.as_ref()).map_or(default.tail, |word| word.0),
         saves: first(tables, |gang| gang.saves.as_ref()).map_or(default.saves, |word| word.0),
+        chief_name: first(tables, |gang| gang.chief_name.as_ref())
+            .map_or(default.chief_name, |word| word.0),
         roles,
         member: None,
     }

@@ -115,7 +115,7 @@ fn tensorflow(gang: &GangSpec, place: &RankPlace<'_>, job: ClusterJob) -> BTreeM
         let addresses: Vec<String> =
             there.map(|member| format!("{}:{}", member.host, member.port)).collect();
         if !addresses.is_empty() {
-            cluster.roles.push(ClusterRole { name: tf_name(role).into(), addresses });
+            cluster.roles.push(ClusterRole { name: tf_name(gang, role).into(), addresses });
         }
     }
     let mine = role_of(place.rank).unwrap_or_default();
@@ -123,7 +123,7 @@ fn tensorflow(gang: &GangSpec, place: &RankPlace<'_>, job: ClusterJob) -> BTreeM
         |at: &&crate::job::GangReady| at.rank < place.rank && role_of(at.rank) == Some(mine);
     let index = place.formation.members.iter().filter(before).count();
     let task = ClusterTask {
-        role: tf_name(mine).to_owned(),
+        role: tf_name(gang, mine).to_owned(),
         index: u32::try_from(index).unwrap_or_default(),
         trial: None,
     };
@@ -134,8 +134,11 @@ fn tensorflow(gang: &GangSpec, place: &RankPlace<'_>, job: ClusterJob) -> BTreeM
 }
 
 /// TensorFlow has no head: the rank that the others join is its chief.
-fn tf_name(role: GangRole) -> &'static str {
-    if role == GangRole::Head { GangRole::Chief.word() } else { role.word() }
+fn tf_name(gang: &GangSpec, role: GangRole) -> &'static str {
+    match role {
+        GangRole::Chief | GangRole::Head => gang.chief_name.name(),
+        GangRole::Worker | GangRole::Ps | GangRole::Evaluator => role.word(),
+    }
 }
 
 /// The hostfile: a line for each machine in the order of ranks, with its slots if it has GPUs.
@@ -153,7 +156,7 @@ pub fn hostfile_line(host: &str, gpus: u32) -> String {
 mod tests {
     use super::super::rank_place::tests::formation;
     use super::*;
-    use crate::job::{GangMember, RoleCount, seats_of};
+    use crate::job::{GangMember, PrimaryRole, RoleCount, seats_of};
 
     fn gang(roles: &[GangRole], rank: u32) -> GangSpec {
         let member = |seats| GangMember {
@@ -233,6 +236,23 @@ mod tests {
         assert_eq!(task(2)["cluster"], task(0)["cluster"], "all members see one cluster");
         assert_eq!(task(3)["task"], json!({ "type": "evaluator", "index": 0 }));
         assert!(task(3)["cluster"].get("evaluator").is_none());
+    }
+
+    #[test]
+    fn tensorflow_1_finds_its_chief_as_master() {
+        let formation = formation(&[0, 1]);
+        let place = RankPlace { formation: &formation, rank: 0, processes: 1 };
+        let gang = GangSpec {
+            chief_name: PrimaryRole::Master,
+            ..gang(&[GangRole::Chief, GangRole::Worker], 0)
+        };
+        let env = rank_environment(&gang, &place, &BTreeMap::new());
+        let config: serde_json::Value = serde_json::from_str(&env["TF_CONFIG"]).unwrap();
+        assert_eq!(config["task"], json!({ "type": "master", "index": 0 }));
+        assert_eq!(config["cluster"]["master"], json!(["10.0.0.1:40000"]));
+        assert!(config["cluster"].get("chief").is_none(), "{config}");
+        let pools: serde_json::Value = serde_json::from_str(&env["CLUSTER_SPEC"]).unwrap();
+        assert_eq!(pools["cluster"]["workerpool0"], json!(["10.0.0.1:40000"]));
     }
 
     #[test]

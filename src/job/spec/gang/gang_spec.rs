@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::gang_member::GangMember;
 use super::gang_role::GangRole;
+use crate::job::PrimaryRole;
 use crate::market::{GpuRequirement, Span};
 
 /// The largest gang. A rank is a machine with its own records, and each is planned by itself. A
@@ -29,6 +30,9 @@ pub struct GangSpec {
     /// How long a finished member waits for the others, unless all must finish.
     pub tail: Span,
     pub saves: GangSaves,
+    /// The name of the chief in `TF_CONFIG`.
+    #[serde(skip_serializing_if = "PrimaryRole::is_chief")]
+    pub chief_name: PrimaryRole,
     /// The jobs by their role; empty: all members are workers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<RoleCount>,
@@ -107,6 +111,7 @@ impl Default for GangSpec {
             done: DoneRule::default(),
             tail: Span::from_secs(300),
             saves: GangSaves::default(),
+            chief_name: PrimaryRole::default(),
             roles: Vec::new(),
             member: None,
         }
