@@ -131,6 +131,26 @@ fn param(path: &str, one: &ParameterSpec, found: &mut Vec<Finding>) -> Option<Tu
     }
 }
 
+/// Keys of parameters whose type has no use for them.
+pub fn unused_keys(file: &HyperparameterSpec) -> Vec<String> {
+    let mut unused = Vec::new();
+    for (at, one) in file.params.iter().enumerate() {
+        let kind = one.kind.as_deref();
+        let has_range = matches!(kind, Some("DOUBLE" | "INTEGER"));
+        let has_scale = one.scale_type.as_deref().is_some_and(|scale| scale != "NONE");
+        let given = [
+            ("minValue", one.min_value.is_some() && !has_range),
+            ("maxValue", one.max_value.is_some() && !has_range),
+            ("scaleType", has_scale && !has_range),
+            ("categoricalValues", one.categorical_values.is_some() && kind != Some("CATEGORICAL")),
+            ("discreteValues", one.discrete_values.is_some() && kind != Some("DISCRETE")),
+        ];
+        let given = given.iter().filter(|(_, is_given)| *is_given);
+        unused.extend(given.map(|(key, _)| format!("hyperparameters.params[{at}].{key}")));
+    }
+    unused
+}
+
 fn range(path: &str, one: &ParameterSpec, found: &mut Vec<Finding>) -> Option<(f64, f64)> {
     let hint = "a DOUBLE or INTEGER has `minValue` and `maxValue`";
     if one.min_value.is_none() {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::config_yaml::{ReplicaConfig, TrainingFile, TrainingInput};
 use super::gcloud_region::{aws_region, known_regions};
-use super::hyperparameters::tune_spec;
+use super::hyperparameters::{tune_spec, unused_keys};
 use super::scale_tier::{self, MachineNeed, ScaleTier, TierError, accelerator, machine_type};
 use crate::app::text::without_meaning;
 use crate::job::{Finding, PrimaryRole, TuneSpec};
@@ -88,7 +88,7 @@ pub fn training_job(name: &str, file: &TrainingFile) -> Result<TrainingJob, Vec<
     refuse_images(input, &mut found);
     let (run_secs_max, wait_secs_max) = scheduling(input, &mut found, &mut notes);
     say_runtime(input, &mut notes);
-    say_without_meaning(input, &mut notes);
+    say_without_meaning(name, file, &mut notes);
     let search = search(input, &roles, &mut found);
     if !found.is_empty() {
         return Err(found);
@@ -188,7 +188,11 @@ fn roles_of_types(input: &TrainingInput, found: &mut Vec<Finding>) -> Vec<JobRol
             ),
         );
     }
-    let keys = [
+    role_keys(input).iter().filter_map(|keys| role_of(keys, found)).collect()
+}
+
+fn role_keys(input: &TrainingInput) -> [RoleKeys<'_>; 4] {
+    [
         RoleKeys {
             name: "chief",
             key: "master",
@@ -217,8 +221,7 @@ fn roles_of_types(input: &TrainingInput, found: &mut Vec<Finding>) -> Vec<JobRol
             count: input.evaluator_count,
             config: input.evaluator_config.as_ref(),
         },
-    ];
-    keys.iter().filter_map(|keys| role_of(keys, found)).collect()
+    ]
 }
 
 /// A role with a count of 0 is no role, also if it has a type.
@@ -351,7 +354,8 @@ fn say_runtime(input: &TrainingInput, notes: &mut Vec<String>) {
     ));
 }
 
-fn say_without_meaning(input: &TrainingInput, notes: &mut Vec<String>) {
+fn say_without_meaning(name: &str, file: &TrainingFile, notes: &mut Vec<String>) {
+    let input = &file.training_input;
     let is_some = [
         ("network", input.network.is_some()),
         ("serviceAccount", input.service_account.is_some()),
@@ -359,6 +363,57 @@ fn say_without_meaning(input: &TrainingInput, notes: &mut Vec<String>) {
         ("enableWebAccess", input.enable_web_access.is_some()),
     ];
     notes.extend(without_meaning(&is_some));
+    notes.extend(of_no_use(&unused_settings(input)));
+    let of_custom = of_no_use(&unused_machines(input));
+    notes.extend(
+        of_custom
+            .map(|said| format!("{said}: a role with a type takes it, under scaleTier CUSTOM")),
+    );
+    if file.job_id.as_deref().is_some_and(|id| id != name) {
+        notes.push("jobId has no meaning here: the command names the job".into());
+    }
+    notes.extend(input.hyperparameters.as_ref().and_then(|file| of_no_use(&unused_keys(file))));
+}
+
+fn of_no_use(keys: &[String]) -> Option<String> {
+    let given: Vec<(&str, bool)> = keys.iter().map(|key| (key.as_str(), true)).collect();
+    without_meaning(&given)
+}
+
+/// Settings of a role that nothing here obeys.
+fn unused_settings(input: &TrainingInput) -> Vec<String> {
+    let mut unused = Vec::new();
+    for RoleKeys { key, config, .. } in role_keys(input) {
+        let Some(config) = config else { continue };
+        let given = [
+            ("containerCommand", config.container_command.is_some()),
+            ("containerArgs", config.container_args.is_some()),
+            ("diskConfig", config.disk_config.is_some()),
+            ("tpuTfVersion", config.tpu_tf_version.is_some()),
+        ];
+        let given = given.iter().filter(|(_, is_given)| *is_given);
+        unused.extend(given.map(|(name, _)| format!("{key}Config.{name}")));
+    }
+    unused
+}
+
+/// Counts and accelerators of roles that the job does not have. A role with a count and without a
+/// type is a mistake under CUSTOM.
+fn unused_machines(input: &TrainingInput) -> Vec<String> {
+    let tier = scale_tier::tier(input.scale_tier.as_deref().unwrap_or("BASIC"));
+    let is_custom = matches!(tier, Ok(None));
+    let mut unused = Vec::new();
+    for RoleKeys { key, kind, count, config, .. } in role_keys(input) {
+        let is_counted = key != "master" && count.is_some_and(|count| count > 0);
+        if !is_custom && is_counted {
+            unused.push(format!("{key}Count"));
+        }
+        let has_accelerator = config.is_some_and(|config| config.accelerator_config.is_some());
+        if has_accelerator && !(is_custom && kind.is_some()) {
+            unused.push(format!("{key}Config.acceleratorConfig"));
+        }
+    }
+    unused
 }
 
 #[cfg(test)]
@@ -447,5 +502,29 @@ mod tests {
         let notes = job.notes.join("\n");
         assert!(notes.contains("network, serviceAccount have no meaning here"), "{notes}");
         assert!(notes.contains("us-central1 is us-east-2 at AWS"), "{notes}");
+    }
+
+    #[test]
+    fn machine_keys_that_nothing_obeys_are_said() {
+        let lines = "  workerCount: 2\n  evaluatorCount: 0\n  masterConfig:\n    acceleratorConfig: {type: NVIDIA_TESLA_V100, count: 1}\n    diskConfig: {bootDiskSizeGb: 500}\n  workerConfig:\n    containerArgs: [a]\n    tpuTfVersion: '1.15'\n";
+        let notes = with(lines).unwrap().notes.join("\n");
+        for said in [
+            "masterConfig.diskConfig, workerConfig.containerArgs, workerConfig.tpuTfVersion have no meaning here",
+            "masterConfig.acceleratorConfig, workerCount have no meaning here: a role with a type takes it",
+        ] {
+            assert!(notes.contains(said), "{notes}");
+        }
+        let custom = "  scaleTier: CUSTOM\n  masterType: standard\n  workerConfig:\n    acceleratorConfig: {type: NVIDIA_TESLA_V100, count: 1}\n";
+        let notes = with(custom).unwrap().notes.join("\n");
+        assert!(notes.contains("workerConfig.acceleratorConfig has no meaning here"), "{notes}");
+        let with_id = "jobId: other\ntrainingInput:\n  pythonModule: trainer.task\n";
+        let notes = job_of(with_id).unwrap().notes.join("\n");
+        assert!(notes.contains("jobId has no meaning here"), "{notes}");
+        let of_this_name = with_id.replace("other", "x");
+        assert_eq!(job_of(&of_this_name).unwrap().notes, [""; 0]);
+        let search = "  hyperparameters:\n    params:\n    - {parameterName: a, type: CATEGORICAL, categoricalValues: [x, y], minValue: 1, scaleType: UNIT_LOG_SCALE}\n";
+        let notes = with(search).unwrap().notes.join("\n");
+        let said = "hyperparameters.params[0].minValue, hyperparameters.params[0].scaleType have no meaning here";
+        assert!(notes.contains(said), "{notes}");
     }
 }
