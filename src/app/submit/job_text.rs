@@ -199,7 +199,10 @@ fn add_need(table: &mut Table, need: &MachineNeed) {
         table["gpus"] = value(gpus);
     } else {
         table["gpus"] = value("none");
-        table["instance_types"] = value(Array::from_iter(need.instance_types()));
+    }
+    let types = need.instance_types();
+    if !types.is_empty() {
+        table["instance_types"] = value(Array::from_iter(types));
     }
 }
 
@@ -256,6 +259,15 @@ mod tests {
         assert_eq!(file["limits"]["max_runtime"].as_str(), Some("604800s"));
         let local: DocumentMut = text_of(&job, CloudKind::Local).parse().unwrap();
         assert!(local["machine"].get("gpus").is_none());
+    }
+
+    #[test]
+    fn accelerator_asks_for_machines_with_its_cpus_and_memory() {
+        let lines = "  scaleTier: CUSTOM\n  masterType: n1-highmem-64\n  masterConfig:\n    acceleratorConfig: {type: NVIDIA_TESLA_V100, count: 1}\n";
+        let file: DocumentMut = text_of(&job_of(lines), CloudKind::Aws).parse().unwrap();
+        assert_eq!(file["machine"]["gpus"].as_str(), Some("at least 16GiB"));
+        let types = file["machine"]["instance_types"].as_array().unwrap();
+        assert!(types.iter().all(|name| name.as_str() != Some("g4dn.xlarge")), "{types}");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //!
 //! The table of docs/from-ml-engine.md is this one. Not here: which machine is bought.
 
+use crate::market::{Arch, Catalog, MachineType};
+
 /// The least that a machine must have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MachineNeed {
@@ -17,6 +19,9 @@ pub struct GpuNeed {
     pub memory_gib: u32,
     /// The model that the service had.
     pub was: &'static str,
+    /// Models that are as fast or faster, if the file names the model beside a machine type. Empty:
+    /// the memory is enough.
+    pub models: &'static [&'static str],
 }
 
 /// The machines of one role.
@@ -82,7 +87,7 @@ const fn cpu(name: &'static str, cpus: u32, memory_gb: f64) -> NamedType {
 }
 
 const fn gpu(name: &'static str, count: u32, memory_gib: u32, was: &'static str) -> NamedType {
-    let gpus = Some(GpuNeed { count, memory_gib, was });
+    let gpus = Some(GpuNeed { count, memory_gib, was, models: &[] });
     NamedType { name, need: MachineNeed { cpus: 0, memory_gb: 0.0, gpus } }
 }
 
@@ -109,15 +114,23 @@ struct Accelerator {
     word: &'static str,
     memory_gib: u32,
     was: &'static str,
+    /// As `GpuNeed::models`.
+    models: &'static [&'static str],
 }
 
+/// Models that are sold and train as fast as a V100, or faster.
+const FASTER_THAN_V100: &[&str] = &["V100", "A10G", "L40S", "A100", "H100", "H200", "B200", "B300"];
+const FASTER_THAN_T4: &[&str] =
+    &["T4", "L4", "V100", "A10G", "L40S", "A100", "H100", "H200", "B200", "B300"];
+const FASTER_THAN_A100: &[&str] = &["A100", "H100", "H200", "B200", "B300"];
+
 const ACCELERATORS: [Accelerator; 6] = [
-    Accelerator { word: "k80", memory_gib: 12, was: "K80" },
-    Accelerator { word: "p100", memory_gib: 16, was: "P100" },
-    Accelerator { word: "v100", memory_gib: 16, was: "V100" },
-    Accelerator { word: "p4", memory_gib: 8, was: "P4" },
-    Accelerator { word: "t4", memory_gib: 16, was: "T4" },
-    Accelerator { word: "a100", memory_gib: 40, was: "A100" },
+    Accelerator { word: "k80", memory_gib: 12, was: "K80", models: FASTER_THAN_T4 },
+    Accelerator { word: "p100", memory_gib: 16, was: "P100", models: FASTER_THAN_V100 },
+    Accelerator { word: "v100", memory_gib: 16, was: "V100", models: FASTER_THAN_V100 },
+    Accelerator { word: "p4", memory_gib: 8, was: "P4", models: FASTER_THAN_T4 },
+    Accelerator { word: "t4", memory_gib: 16, was: "T4", models: FASTER_THAN_T4 },
+    Accelerator { word: "a100", memory_gib: 40, was: "A100", models: FASTER_THAN_A100 },
 ];
 
 /// `basic-gpu` of a flag and `BASIC_GPU` of a file are the same.
@@ -137,7 +150,7 @@ pub fn tier(word: &str) -> Result<Option<ScaleTier>, TierError> {
         workers: Some(TierRole { count: workers, need: highcpu }),
         parameter_servers: Some(TierRole { count: servers, need: server }),
     };
-    let gpus = Some(GpuNeed { count: 1, memory_gib: 12, was: "K80" });
+    let gpus = Some(GpuNeed { count: 1, memory_gib: 12, was: "K80", models: &[] });
     Ok(match tier_name(word).as_str() {
         "BASIC" | "SCALE_TIER_UNSPECIFIED" => Some(alone(plain(4, 15.0))),
         "BASIC_GPU" => Some(alone(MachineNeed { gpus, ..plain(8, 30.0) })),
@@ -172,7 +185,7 @@ fn compute_engine(name: &str) -> Option<MachineNeed> {
     }
     if (family, kind) == ("a2", "highgpu") {
         let count = size.strip_suffix('g')?.parse().ok().filter(|count| (1..=8).contains(count))?;
-        let gpus = Some(GpuNeed { count, memory_gib: 40, was: "A100" });
+        let gpus = Some(GpuNeed { count, memory_gib: 40, was: "A100", models: &[] });
         return Some(MachineNeed { cpus: 12 * count, memory_gb: 85.0 * f64::from(count), gpus });
     }
     let cpus: u32 = size.parse().ok().filter(|cpus| (1..=224).contains(cpus))?;
@@ -200,7 +213,7 @@ pub fn accelerator(kind: &str, count: u32) -> Result<GpuNeed, TierError> {
     let short = word.trim_start_matches("nvidia-").trim_start_matches("tesla-");
     let row = ACCELERATORS.iter().find(|row| row.word == short);
     let row = row.ok_or_else(|| TierError::UnknownAccelerator(kind.to_owned()))?;
-    Ok(GpuNeed { count, memory_gib: row.memory_gib, was: row.was })
+    Ok(GpuNeed { count, memory_gib: row.memory_gib, was: row.was, models: row.models })
 }
 
 impl MachineNeed {
@@ -208,10 +221,18 @@ impl MachineNeed {
     pub fn words(&self) -> String {
         match self.gpus {
             Some(gpus) => {
-                format!("{} {} of {} GB", gpus.count, gpus.was, gpus.memory_gib)
+                let beside = self.beside_gpus().map(|beside| format!(" beside {beside}"));
+                let beside = beside.unwrap_or_default();
+                format!("{} {} of {} GB{beside}", gpus.count, gpus.was, gpus.memory_gib)
             }
             None => format!("{} CPUs and {} GB", self.cpus, self.memory_gb),
         }
+    }
+
+    /// The CPUs and the memory of a machine type with GPUs beside it, in words.
+    pub fn beside_gpus(&self) -> Option<String> {
+        let has_type = self.gpus.is_some_and(|gpus| !gpus.models.is_empty()) && self.cpus > 0;
+        has_type.then(|| format!("{} CPUs and {} GB", self.cpus, self.memory_gb))
     }
 
     /// `gpus` of a job file.
@@ -223,10 +244,12 @@ impl MachineNeed {
         })
     }
 
-    /// Types of EC2 without a GPU that have at least so much.
+    /// Types of EC2 that have at least so much. Empty: any with the GPUs.
     pub fn instance_types(&self) -> Vec<String> {
-        if self.gpus.is_some() {
-            return Vec::new();
+        if let Some(gpus) = self.gpus {
+            let types = Catalog::shipped().types().iter();
+            let types = types.filter(|kind| self.is_met_by(kind, gpus));
+            return types.map(|kind| kind.name.clone()).collect();
         }
         let wanted = |gib_a_cpu: f64| {
             let by_memory = (self.memory_gb / gib_a_cpu).ceil() as u32;
@@ -240,6 +263,19 @@ impl MachineNeed {
         };
         let size = wanted(gib_a_cpu).unwrap_or(&SIZES[SIZES.len() - 1]);
         GENERATIONS.iter().map(|generation| format!("{letter}{generation}.{}", size.name)).collect()
+    }
+}
+
+impl MachineNeed {
+    /// Google's machines were x86-64. It counted 10^9 bytes as a GB.
+    fn is_met_by(&self, kind: &MachineType, gpus: GpuNeed) -> bool {
+        let model = kind.gpu_model.as_deref().unwrap_or_default();
+        let mib = self.memory_gb * 1000.0 / 1.048_576;
+        gpus.models.contains(&model)
+            && kind.arch == Arch::X86_64
+            && kind.gpus >= gpus.count
+            && kind.vcpus >= self.cpus
+            && kind.memory_mib as f64 >= mib
     }
 }
 
@@ -320,5 +356,25 @@ mod tests {
             let types = need.instance_types();
             assert_eq!(types.first().map(String::as_str).unwrap_or_default(), first, "{name}");
         }
+    }
+
+    #[test]
+    fn accelerator_keeps_model_cpus_and_memory() {
+        let beside = |kind: &str, gpus: &str, count: u32| {
+            let gpus = Some(accelerator(gpus, count).unwrap());
+            MachineNeed { gpus, ..machine_type(kind).unwrap() }
+        };
+        let need = beside("n1-highmem-64", "nvidia-tesla-v100", 1);
+        let types = need.instance_types();
+        assert!(!types.is_empty());
+        for name in &types {
+            let kind = Catalog::shipped().machine_type(name).unwrap();
+            assert!(kind.vcpus >= 64 && kind.memory_mib >= 390 * 1024, "{name}");
+            assert!(!["T4", "L4"].contains(&kind.gpu_model.as_deref().unwrap()), "{name}");
+        }
+        assert_eq!(need.words(), "1 V100 of 16 GB beside 64 CPUs and 416 GB");
+        let small = beside("n1-standard-4", "NVIDIA_TESLA_T4", 1).instance_types();
+        assert!(small.contains(&"g4dn.xlarge".to_owned()), "{small:?}");
+        assert!(machine_type("standard_v100").unwrap().instance_types().is_empty());
     }
 }

@@ -189,12 +189,15 @@ fn say_what_it_had(context: &Context, job: &TrainingJob, cloud: CloudKind) {
             job.need().words()
         ));
     } else if let Some(gpus) = job.need().gpus {
+        let beside = job.need().beside_gpus();
+        let beside = beside.map(|beside| format!(", as fast or faster, beside at least {beside}"));
         context.printer.note(format!(
-            "it gets {} GPU{} of at least {} GiB, in place of {}",
+            "it gets {} GPU{} of at least {} GiB, in place of {}{}",
             gpus.count,
             if gpus.count == 1 { "" } else { "s" },
             gpus.memory_gib,
-            gpus.was
+            gpus.was,
+            beside.unwrap_or_default()
         ));
     }
 }
