@@ -177,6 +177,11 @@ pub async fn run_local(
     print(context, gcloud, &answer, instances.len())
 }
 
+/// `has_command`: a command of the user serves it, and gets the name in the request.
+fn has_signatures(framework: ModelFramework, has_command: bool) -> bool {
+    has_command || framework == ModelFramework::Tensorflow
+}
+
 async fn ask(
     context: &Context,
     question: &QuestionFlags,
@@ -198,6 +203,10 @@ async fn ask(
         clock: &context.clock,
         patience: question.timeout.duration(),
     };
+    if model.signature.is_some() && !has_signatures(model.framework, model.serve.is_some()) {
+        let told = "--signature-name has no meaning here: only a SavedModel has signatures";
+        context.printer.note(told);
+    }
     let server = model.serve.map_or("MLflow", |_| "its serve command");
     let told = || format!("{server} loads the {} model on this workstation", model.framework);
     let answer = ask_once(&host, model, instances, ctrl_c::left());
@@ -230,4 +239,16 @@ fn print(
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signature_of_a_model_without_signatures_is_said() {
+        assert!(has_signatures(ModelFramework::Tensorflow, false));
+        assert!(has_signatures(ModelFramework::Custom, true));
+        assert!(!has_signatures(ModelFramework::ScikitLearn, false));
+    }
 }
