@@ -119,6 +119,13 @@ fn param(path: &str, one: &ParameterSpec, found: &mut Vec<Finding>) -> Option<Tu
                 found.push(Finding::error(&key("discreteValues"), message));
                 None
             }
+            Some(values) if values.windows(2).any(|pair| pair[0] > pair[1]) => {
+                found.push(
+                    Finding::error(&key("discreteValues"), "are not in ascending order")
+                        .hint("write the smallest first, as the service asked for"),
+                );
+                None
+            }
             Some(values) => Some(TuneParam::Discrete { values: values.clone() }),
             None => missing(&key("discreteValues"), "a DISCRETE has them", found),
         },
@@ -302,6 +309,10 @@ mod tests {
             ]
             .map(|key| format!("{PATH}.{key}"))
         );
+        let (_, found) =
+            of("params:\n- {parameterName: a, type: DISCRETE, discreteValues: [32, 16]}\n");
+        let said = format!("{PATH}.params[0].discreteValues are not in ascending order");
+        assert_eq!(found, [said]);
         let (_, found) = of("maxTrials: 0\nparams:\n\
              - {parameterName: a, type: DOUBLE, minValue: 0, maxValue: 1, scaleType: UNIT_LOG_SCALE}\n\
              - {parameterName: b, type: INTEGER, minValue: 3, maxValue: 1}\n\
