@@ -32,7 +32,6 @@ use crate::cli::shell::job_root;
 use crate::cli::tune::tune;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::config::CloudWord;
-use crate::job::name_problem;
 use crate::market::CloudKind;
 use crate::wire;
 
@@ -143,11 +142,24 @@ fn read(path: &Path) -> std::io::Result<String> {
     std::fs::read_to_string(path)
 }
 
+/// The service took no longer name.
+const NAME_CHARS_MAX: usize = 128;
+
+/// The service refused all other names.
+fn is_name_of_service(name: &str) -> bool {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.chars().all(is_plain)
+        && name.len() <= NAME_CHARS_MAX
+}
+
 fn checked(args: &TrainingArgs, file: &TrainingFile) -> Result<TrainingJob, Fault> {
-    if let Some(problem) = name_problem(&args.job) {
-        return Err(Fault::new(ExitCode::USAGE, format!("the name of the job {problem}"))
-            .meaning(NOTHING)
-            .hint("write letters, digits and underscores, like `mnist_train_1`"));
+    if !is_name_of_service(&args.job) {
+        let what = format!("`{}` is no name of a job for the training service", args.job);
+        return Err(Fault::new(ExitCode::USAGE, what).meaning(NOTHING).hint(format!(
+            "write a letter, then letters, digits and underscores, at most {NAME_CHARS_MAX} \
+             characters, like `mnist_train_1`"
+        )));
     }
     let job = training_job::training_job(&args.job, file).map_err(|found| {
         let shown = match &args.config {
@@ -317,4 +329,20 @@ async fn tell_submitted(gcloud: &GcloudFlags, context: &Context, name: &str) -> 
     let document = json!({ "jobId": name, "state": view.state.word() });
     document::show(context, gcloud, &document);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_the_service_refused_are_refused() {
+        for name in ["mnist_train_20261201_101500", "A", "My_Search"] {
+            assert!(is_name_of_service(name), "{name}");
+        }
+        let long = "a".repeat(129);
+        for name in ["", "1st", "_a", "mnist-train", "a b", "a.b", "caf\u{e9}", &long] {
+            assert!(!is_name_of_service(name), "{name}");
+        }
+    }
 }
