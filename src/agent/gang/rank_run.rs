@@ -292,9 +292,11 @@ impl RankRun {
         let Ok(Some((rank, PeerSight::Silent(silent)))) = state.look_at_peer(peers).await else {
             return;
         };
-        // It may have finished, and its machine is off.
-        if state.dir.done(formation.epoch).await.is_ok_and(|done| done.contains(&rank)) {
-            return;
+        // It may have finished, and its machine is off. If the store does not say so, the next look
+        // asks again.
+        match state.dir.done(formation.epoch).await {
+            Ok(done) if !done.contains(&rank) => {}
+            Ok(_) | Err(_) => return,
         }
         let text = format!("rank {rank} sends no heartbeat for {} s", silent.as_secs());
         let mark = state.mark(rank);
