@@ -99,6 +99,7 @@ fn what_was_stopped_so_has_failed_to_start_and_says_why() {
         why: why.into(),
         heard: None,
         stood: None,
+        swept_by: None,
     };
     let ended = || Watched {
         ended: EndEvidence { ending: Some(ending.clone()), ..EndEvidence::default() },

@@ -31,8 +31,15 @@ const BY_A_USER: &str = "Client.UserInitiatedShutdown: User initiated";
 fn facts(heard_before: Option<u64>, recorded: bool, alarm: &str, seen: AlarmSeen) -> AttemptFacts {
     let heard = heard_before.map(|secs| ago(ENDED + secs));
     let (by, why, at) = ("me@here".into(), "it was silent".into(), ago(ENDED + 1));
-    let ending =
-        recorded.then_some(Ending { format: RECORD_FORMAT, at, by, why, heard, stood: None });
+    let ending = recorded.then_some(Ending {
+        format: RECORD_FORMAT,
+        at,
+        by,
+        why,
+        heard,
+        stood: None,
+        swept_by: None,
+    });
     let mut facts = attempt(1, 7200);
     Arc::make_mut(&mut facts.plan).launch = Some(launch_request(alarm));
     let watched = Watched { ended: EndEvidence { ending, alarm: seen }, ..Watched::default() };

@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{proof_gate, prove_sweeper};
+use crate::account::sweeper;
 use crate::app::drive;
 use crate::app::record_errors;
 use crate::app::text::counted;
@@ -350,12 +351,7 @@ impl ProofRun<'_> {
         let mut trials = Vec::new();
         for attempt in attempts {
             match self.tried(attempt).await.map_err(|error| record_errors::record_fault(&error))? {
-                Ok(tried)
-                    if is_by_another(
-                        &tried,
-                        &shutdown_proof::swept_by_own(&self.context.user.owner),
-                    ) =>
-                {
+                Ok(tried) if is_by_another(&tried, &sweeper::name(&self.context.user.owner)) => {
                     trials.push(stands_in(tried, &sweeper, &self.sweeper().await));
                 }
                 Ok(tried) => trials.push(tried),

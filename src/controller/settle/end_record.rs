@@ -55,6 +55,7 @@ impl Settler {
             why: why.to_owned(),
             heard,
             stood,
+            swept_by: None,
         };
         let _theirs_is_as_good = dir.create_ending(attempt, &ending).await?;
         memory.ending_recorded = true;

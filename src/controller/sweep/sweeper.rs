@@ -335,6 +335,7 @@ impl OrphanSweeper {
                 why: why.clone(),
                 heard,
                 stood: None,
+                swept_by: Some(self.name.clone()),
             };
             dir.create_ending(tags.attempt, &ending).await.map(|_| keeps)
         }

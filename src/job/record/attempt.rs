@@ -38,10 +38,14 @@ pub struct Ending {
     /// the last change, so this time is lost once the machine is terminated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stood: Option<Timestamp>,
+    /// The name of the sweep that ends it; missing if a controller ends it. Records of 0.1.0 say
+    /// this only in `by`: read it with [`Ending::sweeper`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swept_by: Option<String>,
 }
 
 /// The beginning of `by` when a sweep ended the machine.
-const OF_A_SWEEP: &str = "the sweep of ";
+pub(super) const OF_A_SWEEP: &str = "the sweep of ";
 
 impl Ending {
     /// The value of `by` for a sweep of this name.
@@ -49,9 +53,10 @@ impl Ending {
         format!("{OF_A_SWEEP}{name}")
     }
 
-    /// Whether a sweep ended it: `lamp sweep`, a daemon's or the cloud's own sweeper.
-    pub fn is_of_a_sweep(&self) -> bool {
-        self.by.starts_with(OF_A_SWEEP)
+    /// The name of the sweep that ended it: `lamp sweep`, a daemon's or the cloud's own sweeper.
+    /// `None`: a controller ended it.
+    pub fn sweeper(&self) -> Option<&str> {
+        self.swept_by.as_deref().or_else(|| self.by.strip_prefix(OF_A_SWEEP))
     }
 }
 
@@ -184,5 +189,24 @@ impl Settled {
     /// only has a cost because no controller saw it.
     pub fn was_launched(&self) -> bool {
         self.instance.is_some() || self.usd > Usd::ZERO
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ending_without_sweep_field_is_read_from_its_text() {
+        let read = |by: &str| {
+            let old = format!(
+                r#"{{"format": 1, "at": "2026-11-20T18:00:00Z", "by": "{by}", "why": "orphan"}}"#
+            );
+            serde_json::from_str::<Ending>(&old).expect("a record of 0.1.0")
+        };
+        assert_eq!(read("the sweep of me@laptop").sweeper(), Some("me@laptop"));
+        assert_eq!(read("me@laptop").sweeper(), None);
+        let new = Ending { swept_by: Some("them".into()), ..read("me@laptop") };
+        assert_eq!(new.sweeper(), Some("them"), "the field counts");
     }
 }

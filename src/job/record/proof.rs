@@ -9,6 +9,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::attempt::OF_A_SWEEP;
 use crate::job::JobId;
 use crate::market::{Span, Usd};
 
@@ -76,9 +77,23 @@ pub struct Tried {
     /// How long it billed beyond its lease: the measured bound.
     pub after_lease: Span,
     pub ended_by: EndedBy,
+    /// The name of the sweep that ended it. Records of 0.1.0 say this only in `said`: read it with
+    /// [`Tried::sweeper`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swept_by: Option<String>,
     /// In a sentence, for people.
     pub said: String,
     pub usd: Usd,
+}
+
+impl Tried {
+    /// The name of the sweep that ended its machine, if one did.
+    pub fn sweeper(&self) -> Option<&str> {
+        self.swept_by.as_deref().or_else(|| {
+            let (name, _) = self.said.strip_prefix(OF_A_SWEEP)?.split_once(" ended it")?;
+            Some(name)
+        })
+    }
 }
 
 /// `proofs/<account>/<region>.json`: the newest proof. Overwritten; its jobs' receipts stay.

@@ -153,7 +153,7 @@ pub fn judge(
     let lived = elapsed(from, to);
     let after_lease = lived.saturating_sub(trial.lease.duration());
     let ended_by = match ending {
-        Some(ending) if ending.is_of_a_sweep() => EndedBy::Sweep,
+        Some(ending) if ending.sweeper().is_some() => EndedBy::Sweep,
         Some(_) => EndedBy::Prover,
         None if reason.starts_with("Client.InstanceInitiatedShutdown") => EndedBy::Itself,
         None if reason.starts_with("Client.User") => EndedBy::Somebody,
@@ -222,6 +222,7 @@ pub fn judge(
         lived: whole_seconds(lived),
         after_lease: whole_seconds(after_lease),
         ended_by,
+        swept_by: ending.and_then(Ending::sweeper).map(str::to_owned),
         said,
         usd: settled.usd,
     })
@@ -229,7 +230,7 @@ pub fn judge(
 
 /// The limit of a sweep that did not come from the sweeper in the cloud.
 fn of_whom(ending: &Ending) -> &'static str {
-    if ending.by.starts_with(&Ending::by_sweep(SWEEPER)) {
+    if ending.sweeper().is_some_and(|name| name.starts_with(SWEEPER)) {
         ", with no workstation in it"
     } else {
         ": a daemon or a sweep by hand, which ends nothing while that workstation is off"
@@ -242,10 +243,10 @@ fn of_whom(ending: &Ending) -> &'static str {
 pub fn not_tried(proof: &Proof, owner: &str) -> Option<String> {
     let sweeps: Vec<&Tried> =
         proof.trials.iter().filter(|tried| tried.switch == Switch::Sweep).collect();
-    let of_ours = swept_by_own(owner);
+    let own = sweeper::name(owner);
     let less = if sweeps.is_empty() {
         "not tried: whether anything ends a machine that cannot power itself off, as when its kernel hangs"
-    } else if sweeps.iter().any(|tried| tried.said.starts_with(&of_ours)) {
+    } else if sweeps.iter().any(|tried| tried.sweeper() == Some(own.as_str())) {
         return None;
     } else {
         "not tried: whether anything ends a machine whose kernel hangs while your workstation is off; no sweeper of yours in the cloud swept"
@@ -255,11 +256,6 @@ pub fn not_tried(proof: &Proof, owner: &str) -> Option<String> {
         .as_ref()
         .map(|why| format!("; nor is it known whether a sweeper is installed: {why}"));
     Some(format!("{less}{}", unknown.unwrap_or_default()))
-}
-
-/// The beginning of the text for a sweep by the owner's sweeper in the cloud.
-pub fn swept_by_own(owner: &str) -> String {
-    format!("{} ended it", Ending::by_sweep(&sweeper::name(owner)))
 }
 
 /// Rounds up, so that a bound never looks better than it was.

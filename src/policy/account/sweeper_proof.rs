@@ -87,9 +87,10 @@ pub fn expected(facts: &SweeperFacts, now: Timestamp) -> Expected {
     }
 }
 
-/// Whether another program than this owner's sweeper ended the machine of a sweep.
+/// Whether another program than this owner's sweeper, of the name `own`, ended the machine of a
+/// sweep.
 pub fn is_by_another(tried: &Tried, own: &str) -> bool {
-    tried.switch == Switch::Sweep && tried.proven && !tried.said.starts_with(own)
+    tried.switch == Switch::Sweep && tried.proven && tried.sweeper() != Some(own)
 }
 
 /// A sweep by another program proves nothing if the owner's sweeper was due and missing. It would
