@@ -16,9 +16,7 @@ use super::text::verb;
 use super::view::job_summary::Summary;
 use super::view::kept_machines;
 use super::{ExitCode, Fault};
-use crate::job::{
-    CheckpointSpec, CheckpointSummary, GangMember, JobId, NEVER_RESTS, Receipt, Wish,
-};
+use crate::job::{CheckpointSpec, CheckpointSummary, GangMember, JobId, Receipt, Wish};
 use crate::jobdir::{Event, EventDetail, JobDir, JobDirError};
 use crate::market::{Span, UsdPerHour, elapsed};
 use crate::policy::Wishes;
@@ -374,7 +372,7 @@ fn what_is_kept(spec: &CheckpointSpec, events: &[Event]) -> String {
             | EventDetail::Resumed { checkpoint, .. } => {
                 (last, restless) = (Some(checkpoint), false)
             }
-            EventDetail::Attention { text } if text == NEVER_RESTS => restless = true,
+            detail if detail.is_restless_folder() => restless = true,
             _ => {}
         }
     }
@@ -401,7 +399,7 @@ fn what_is_kept(spec: &CheckpointSpec, events: &[Event]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{AttemptNo, CheckpointNo};
+    use crate::job::{AttemptNo, CheckpointNo, NEVER_RESTS};
     use crate::market::Span;
 
     #[test]

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::instance::Notice;
-use crate::job::{AttemptPhase, CheckpointSummary, ExitStatus, Reason};
+use crate::job::{AttemptPhase, CheckpointSummary, ExitStatus, NEVER_RESTS, Reason};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
@@ -85,4 +85,12 @@ pub enum EventDetail {
     },
     #[serde(other)]
     Unknown,
+}
+
+impl EventDetail {
+    /// Whether the agent said that the checkpoint folder changes all the time, so that no
+    /// checkpoint is complete. The event has no field for this: only its text says it.
+    pub fn is_restless_folder(&self) -> bool {
+        matches!(self, EventDetail::Attention { text } if text == NEVER_RESTS)
+    }
 }

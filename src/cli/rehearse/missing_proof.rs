@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::evidence::{Evidence, notice, secs};
 use crate::instance::Notice;
-use crate::job::{CheckpointSpec, ExitStatus, NEVER_RESTS, signal_name};
+use crate::job::{CheckpointSpec, ExitStatus, signal_name};
 use crate::jobdir::{Event, EventDetail};
 use crate::market::Span;
 
@@ -12,7 +12,7 @@ use crate::market::Span;
 pub fn never_rests(events: &[Event]) -> bool {
     let of_the_folder = events.iter().rev().find_map(|event| match &event.what {
         EventDetail::Checkpoint { .. } => Some(false),
-        EventDetail::Attention { text } if text == NEVER_RESTS => Some(true),
+        detail if detail.is_restless_folder() => Some(true),
         _ => None,
     });
     of_the_folder.unwrap_or(false)
