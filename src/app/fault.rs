@@ -42,6 +42,9 @@ pub struct Report {
     pub others: Vec<Fault>,
     #[serde(serialize_with = "as_number")]
     pub code: ExitCode,
+    /// Set if it failed for want of credentials.
+    #[serde(skip)]
+    pub credentials: Option<wire::CredentialsGap>,
 }
 
 impl Fault {
@@ -55,13 +58,16 @@ impl Fault {
             file: None,
             others: Vec::new(),
             code,
+            credentials: None,
         }))
     }
 
     /// `what` is the error's own text; the causes are its sources.
     pub fn from_error(code: ExitCode, error: &(dyn Error + 'static)) -> Self {
         if let Some(nobody) = wire::NoCredentials::among(error) {
-            return Fault::new(code, nobody.to_string()).hint(&nobody.fix);
+            let mut fault = Fault::new(code, nobody.to_string()).hint(&nobody.fix);
+            fault.credentials = Some(nobody.gap);
+            return fault;
         }
         let mut fault = Fault::new(code, error.to_string());
         fault.causes = error.source().map(wire::causes).unwrap_or_default();

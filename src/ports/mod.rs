@@ -32,7 +32,7 @@ pub use logins::{Nobody, People};
 pub use machine::{Power, PowerError, PowerOff};
 pub use metadata::{Identity, Metadata, MetadataError};
 pub use metrics::{Datum, Meter, MeterError, Stat, Unit};
-pub use no_credentials::{NONE_FOUND, NoCredentials};
+pub use no_credentials::{CredentialsGap, NoCredentials};
 pub use notifier::{Notification, Notifier, NotifierError};
 pub use rank_host::{RankAddress, RankHost, RankLaunch, RankProcess};
 pub use sensors::{Scope, SensorFeed, Sensors};

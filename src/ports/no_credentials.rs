@@ -9,18 +9,23 @@ use std::error::Error;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct NoCredentials {
+    pub gap: CredentialsGap,
     pub what: String,
     pub fix: String,
 }
 
-/// The text when no place has credentials.
-pub const NONE_FOUND: &str = "no AWS credentials were found";
+/// Which credentials are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CredentialsGap {
+    /// No place has any: this user seems never to have signed in.
+    Nowhere,
+    /// They have expired, are broken, or did not come in time.
+    Unusable,
+}
 
 impl NoCredentials {
-    /// Whether this user seems never to have signed in. False for expired, broken or slow
-    /// credentials.
     pub fn are_nowhere(&self) -> bool {
-        self.what == NONE_FOUND
+        self.gap == CredentialsGap::Nowhere
     }
 
     /// The `NoCredentials` among the causes of an error, if there is one.

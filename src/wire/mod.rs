@@ -67,7 +67,7 @@ pub use crate::adapters::workstation::program_probe::succeeds;
 
 /// Error types, for modules that may not import ports.
 #[cfg(feature = "lamp")]
-pub use crate::ports::{NONE_FOUND as NO_CREDENTIALS_FOUND, NoCredentials, causes};
+pub use crate::ports::{CredentialsGap, NoCredentials, causes};
 
 pub use crate::adapters::store::open::{OpenError, open as open_store};
 

@@ -11,7 +11,7 @@ use lamplighter::market::{
     self, Arch, Market, Offer, PriceHistory, PricePoint, Quota, Region, Span, Supply, UsdPerHour,
     Zone,
 };
-use lamplighter::ports::{Clock, Cloud, CloudError, NoCredentials};
+use lamplighter::ports::{Clock, Cloud, CloudError, CredentialsGap, NoCredentials};
 
 use super::cloud::{CloudFault, FakeCloud, Machine};
 use super::spot_market::History;
@@ -327,6 +327,7 @@ impl Cloud for FakeCloudPort {
 
 fn signed_out() -> NoCredentials {
     NoCredentials {
+        gap: CredentialsGap::Unusable,
         what: "the AWS session is over (ExpiredToken)".into(),
         fix: "`aws sso login` signs in again".into(),
     }

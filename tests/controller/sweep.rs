@@ -11,7 +11,7 @@ use lamplighter::job::{AttemptNo, AttemptPhase, EndedBecause, JobId, JobOutcome}
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{self, Region};
 use lamplighter::policy::lifecycle::orphan::OrphanVerdict;
-use lamplighter::ports::{Clock, Cloud, CloudError, NONE_FOUND, NoCredentials, Store};
+use lamplighter::ports::{Clock, Cloud, CloudError, CredentialsGap, NoCredentials, Store};
 
 use super::cloud::Life;
 use super::cloud_wrappers::before_the_cloud;
@@ -283,7 +283,7 @@ struct SignedOut {
     inner: Arc<dyn Cloud>,
     clock: Arc<super::VirtualClock>,
     until: Duration,
-    what: &'static str,
+    gap: CredentialsGap,
     asked: AtomicU32,
 }
 
@@ -291,7 +291,7 @@ before_the_cloud!(SignedOut passes on [supply launch describe terminate interrup
     async fn regions(&self) -> Result<Vec<Region>, CloudError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         if self.clock.mono() < self.until {
-            let nobody = NoCredentials { what: self.what.to_owned(), fix: "`aws sso login` signs in again".into() };
+            let nobody = NoCredentials { gap: self.gap, what: "not signed in".into(), fix: "`aws sso login` signs in again".into() };
             return Err(CloudError::Denied { act: "list the regions".into(), cause: Box::new(nobody) });
         }
         self.inner.regions().await
@@ -302,8 +302,8 @@ before_the_cloud!(SignedOut passes on [supply launch describe terminate interrup
 /// daemon asked for a quarter of an hour nobody what runs.
 #[test]
 fn daemon_sweeps_soon_after_sign_in_and_seldom_without_account() {
-    let asked = [("the AWS session is over (ExpiredToken)", true), (NONE_FOUND, false)].map(
-        |(what, swept)| {
+    let asked =
+        [(CredentialsGap::Unusable, true), (CredentialsGap::Nowhere, false)].map(|(gap, swept)| {
             simulate(async |clock| {
                 let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
                 world.drive().await;
@@ -313,7 +313,7 @@ fn daemon_sweeps_soon_after_sign_in_and_seldom_without_account() {
                     inner: world.port(),
                     clock: clock.clone(),
                     until,
-                    what,
+                    gap,
                     asked: AtomicU32::new(0),
                 });
                 let daemon = world.controller_on(world.store.clone(), cloud.clone());
@@ -321,11 +321,10 @@ fn daemon_sweeps_soon_after_sign_in_and_seldom_without_account() {
                     () = daemon.drive_all(&[], |_| {}) => {}
                     () = clock.sleep(Duration::from_secs((17 + 8) * 60)) => {}
                 }
-                assert_eq!(!world.cloud.running().contains(&late), swept, "{what}");
+                assert_eq!(!world.cloud.running().contains(&late), swept, "{gap:?}");
                 cloud.asked.load(Ordering::Relaxed)
             })
-        },
-    );
+        });
     // After 1, 6, 11, 16 and 21 minutes, or after 1 and 16; it stands for both clouds.
     assert_eq!(asked, [2 * 5, 2 * 2]);
 }

@@ -12,7 +12,7 @@ use aws_config::imds::client::error::ImdsError;
 use aws_credential_types::provider::error::CredentialsError;
 
 use super::profiles::NoSuchProfile;
-use crate::ports::{NONE_FOUND, NoCredentials};
+use crate::ports::{CredentialsGap, NoCredentials};
 
 const FIX: &str = "`aws configure` makes some; AWS_PROFILE names a profile that has some; with single sign-on, `aws sso login`";
 const SIGN_IN: &str =
@@ -53,20 +53,28 @@ pub fn may_come(nobody: &NoCredentials) -> bool {
 
 /// The error for a session that has expired.
 pub fn over(what: String) -> NoCredentials {
-    NoCredentials { what, fix: OVER.to_owned() }
+    NoCredentials { gap: CredentialsGap::Unusable, what, fix: OVER.to_owned() }
 }
 
 /// The error for a clock that is wrong: AWS refuses every signature then.
 pub fn wrong_clock(what: String) -> NoCredentials {
-    NoCredentials { what, fix: CLOCK.to_owned() }
+    NoCredentials { gap: CredentialsGap::Unusable, what, fix: CLOCK.to_owned() }
 }
 
 pub fn missing() -> NoCredentials {
-    NoCredentials { what: NONE_FOUND.to_owned(), fix: FIX.to_owned() }
+    NoCredentials {
+        gap: CredentialsGap::Nowhere,
+        what: "no AWS credentials were found".to_owned(),
+        fix: FIX.to_owned(),
+    }
 }
 
 fn too_late() -> NoCredentials {
-    NoCredentials { what: "no AWS credentials were found in time".to_owned(), fix: FIX.to_owned() }
+    NoCredentials {
+        gap: CredentialsGap::Unusable,
+        what: "no AWS credentials were found in time".to_owned(),
+        fix: FIX.to_owned(),
+    }
 }
 
 /// The same for an error of the chain itself.
@@ -81,6 +89,7 @@ pub fn why(error: &CredentialsError) -> NoCredentials {
     }
     match error {
         _ if told(SIGNED_OUT) => NoCredentials {
+            gap: CredentialsGap::Unusable,
             what: "the single sign-on of AWS is over, or was not begun".to_owned(),
             fix: SIGN_IN.to_owned(),
         },
@@ -91,6 +100,7 @@ pub fn why(error: &CredentialsError) -> NoCredentials {
         _ => {
             let inner = texts[texts.len().saturating_sub(2)..].join(": ");
             NoCredentials {
+                gap: CredentialsGap::Unusable,
                 what: format!("the AWS credentials cannot be used: {inner}"),
                 fix: ASK.to_owned(),
             }

@@ -9,7 +9,7 @@ use aws_config::profile;
 use aws_types::os_shim_internal::{Env, Fs};
 
 use crate::market::did_you_mean;
-use crate::ports::NoCredentials;
+use crate::ports::{CredentialsGap, NoCredentials};
 
 /// At most this many names are listed.
 const NAMES_MAX: usize = 8;
@@ -64,11 +64,12 @@ impl NoSuchProfile {
             let fix = format!(
                 "`unset AWS_PROFILE` asks for the default one, `export AWS_PROFILE=NAME` for another; {there}"
             );
-            return NoCredentials { what: self.to_string(), fix };
+            return NoCredentials { gap: CredentialsGap::Unusable, what: self.to_string(), fix };
         }
         let meant =
             did_you_mean(&self.name, self.there.iter().map(String::as_str)).unwrap_or(there);
         NoCredentials {
+            gap: CredentialsGap::Unusable,
             what: self.to_string(),
             fix: format!(
                 "{meant}; `export AWS_PROFILE=NAME`, or `profile` in [aws] of the configuration, takes one; `aws configure --profile {}` makes this one",

@@ -145,7 +145,7 @@ impl Shipped {
     }
 
     fn until(&self) -> &'static str {
-        if self.fault.what == wire::NO_CREDENTIALS_FOUND {
+        if self.fault.credentials == Some(wire::CredentialsGap::Nowhere) {
             "there are credentials"
         } else {
             "AWS answers, and allows it"

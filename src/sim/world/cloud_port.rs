@@ -17,7 +17,7 @@ use crate::job::{
     LaunchRequest, MachineSpec, MarketChoice, Plan, Reaction, Refusal, Shutdown, Spec,
 };
 use crate::market::{Market, Offer, PriceHistory, PricePoint, Region, Span, Supply};
-use crate::ports::{Cloud, CloudError, NoCredentials};
+use crate::ports::{Cloud, CloudError, CredentialsGap, NoCredentials};
 use crate::sim::faults::planted_bugs::{self, Bug};
 
 pub const REGION: &str = "us-east-1";
@@ -50,6 +50,7 @@ impl Ec2Line {
         }
         if self.cut_by.is_some() && weather.is(WorldFault::SignedOut) {
             let nobody = NoCredentials {
+                gap: CredentialsGap::Unusable,
                 what: "the AWS session is over (ExpiredToken)".into(),
                 fix: "`aws sso login` begins another".into(),
             };
