@@ -14,14 +14,14 @@ use clap::Args as ClapArgs;
 use futures::future::join_all;
 use serde_json::json;
 
-use super::doctor_aws::{self, NOT_KNOWN, RunningCheck};
+use super::doctor_aws::{self, RunningCheck};
 use crate::cli::output::printer::{Stream, Style};
 use crate::cli::output::progress::with_progress;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::config::shown;
 use crate::job::{Finding, Severity};
-use crate::policy::account::doctor::{Check, Level, worst};
+use crate::policy::account::doctor::{Check, Level, NOT_KNOWN, worst};
 use crate::wire;
 use crate::wire::setup::{UserUnit, daemon_unit, gpus, reads_job_root};
 
@@ -81,7 +81,7 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
     let printer = &context.printer;
     let width = checks.iter().map(|check| check.check.len()).max().unwrap_or(0);
     // A dozen equal lines would hide the one with the reason.
-    let alike = |check: &&Check| check.level == Level::Skipped && check.said == NOT_KNOWN;
+    let alike = |check: &&Check| check.lacks_identity;
     let unasked: Vec<&str> =
         checks.iter().filter(alike).map(|check| check.check.as_str()).collect();
     for (at, check) in checks.iter().enumerate() {

@@ -4,9 +4,6 @@ use std::pin::Pin;
 
 use crate::policy::account::doctor::Check;
 
-/// Shown for AWS checks that are skipped because AWS does not accept the credentials.
-pub const NOT_KNOWN: &str = "not asked: AWS does not know us";
-
 /// A running check. The results are printed in the order of the list.
 pub type RunningCheck<'a> = Pin<Box<dyn Future<Output = Vec<Check>> + 'a>>;
 
@@ -17,7 +14,7 @@ mod asked {
     use jiff::SignedDuration;
     use tokio::sync::OnceCell;
 
-    use super::{NOT_KNOWN, RunningCheck};
+    use super::RunningCheck;
     use crate::account::lookup::{Found, SubnetFound};
     use crate::account::setup::{GROUP, SetupNames, box_role};
     use crate::app::text::local_time;
@@ -118,7 +115,7 @@ mod asked {
                 Check::new(name, Level::Unknown, "not asked: AWS does not answer")
                     .fix(AFTER_CREDENTIALS)
             }
-            _ => Check::new(name, Level::Skipped, NOT_KNOWN),
+            _ => Check::without_identity(name),
         }]
     }
 

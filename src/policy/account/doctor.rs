@@ -32,11 +32,23 @@ pub struct Check {
     pub said: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
+    /// Skipped because AWS does not accept the credentials. The line `credentials` says why.
+    #[serde(skip)]
+    pub lacks_identity: bool,
 }
+
+/// The text of a check that is skipped because AWS does not accept the credentials.
+pub const NOT_KNOWN: &str = "not asked: AWS does not know us";
 
 impl Check {
     pub fn new(check: impl Into<String>, level: Level, said: impl Into<String>) -> Self {
-        Check { check: check.into(), level, said: said.into(), fix: None }
+        let (check, said) = (check.into(), said.into());
+        Check { check, level, said, fix: None, lacks_identity: false }
+    }
+
+    /// A check that needs the caller's identity, which AWS does not accept.
+    pub fn without_identity(check: impl Into<String>) -> Self {
+        Check { lacks_identity: true, ..Check::new(check, Level::Skipped, NOT_KNOWN) }
     }
 
     pub fn ok(check: impl Into<String>, said: impl Into<String>) -> Self {
