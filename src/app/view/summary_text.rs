@@ -102,26 +102,47 @@ fn is_nothing_yet(summary: &Summary) -> bool {
 /// Said beside the highest cost so far, if another machine may follow.
 const UNLESS: &str = " unless interrupted";
 
+/// The cost of a job for people, in a long and a short form.
+struct MoneyText {
+    whole: String,
+    /// Without the limit, where something was spent.
+    short: String,
+    /// The highest cost holds only if no interruption comes.
+    has_condition: bool,
+}
+
 /// `$0.42 of at most $5.00`
 pub fn money_text(summary: &Summary) -> String {
-    let (spent, of) = if is_nothing_yet(summary) {
-        ("nothing yet".to_owned(), ",")
-    } else {
-        (spent_text(summary), " of")
+    money(summary).whole
+}
+
+fn money(summary: &Summary) -> MoneyText {
+    let plain = |text: String| MoneyText { whole: text.clone(), short: text, has_condition: false };
+    let is_nothing = is_nothing_yet(summary);
+    let (spent, of) =
+        if is_nothing { ("nothing yet".to_owned(), ",") } else { (spent_text(summary), " of") };
+    let limited = |most: Usd, condition: &str| {
+        let whole = format!("{spent}{of} at most {}{condition}", most.rounded_up());
+        let short = if is_nothing { whole.clone() } else { spent.clone() };
+        MoneyText { whole, short, has_condition: !condition.is_empty() }
     };
     let free = summary.usd_per_hour == Some(UsdPerHour::ZERO);
     match summary.most_usd {
-        _ if summary.alone => "no price is known".into(),
-        _ if summary.state.is_final() => spent,
-        _ if summary.usd_per_hour.is_none() => summary.usd.to_string(),
-        _ if free && summary.usd + summary.usd_unheard == Usd::ZERO => "free".into(),
+        _ if summary.alone => plain("no price is known".into()),
+        _ if summary.state.is_final() => plain(spent),
+        _ if summary.usd_per_hour.is_none() => plain(summary.usd.to_string()),
+        _ if free && summary.usd + summary.usd_unheard == Usd::ZERO => plain("free".into()),
         Some(most) => match (summary.limited, summary.most_job_usd) {
-            (Limited::Job, Some(job)) => format!("{spent}{of} at most {}", job.rounded_up()),
-            (_, Some(job)) if job <= most => format!("{spent}{of} at most {}", most.rounded_up()),
-            _ => format!("{spent}{of} at most {}{UNLESS}", most.rounded_up()),
+            (Limited::Job, Some(job)) => limited(job, ""),
+            (_, Some(job)) if job <= most => limited(most, ""),
+            _ => limited(most, UNLESS),
         },
-        None if summary.limited != Limited::Nothing => spent,
-        None => format!("{spent}, and no limit is set"),
+        None if summary.limited != Limited::Nothing => plain(spent),
+        None => MoneyText {
+            whole: format!("{spent}, and no limit is set"),
+            short: spent,
+            has_condition: false,
+        },
     }
 }
 
@@ -156,18 +177,10 @@ fn at_level(summary: &Summary, now: Timestamp, level: u8) -> String {
             .map(|attempt| format!("attempt {attempt}")),
     );
     parts.extend(verdict_text(summary).filter(|verdict| verdict != "busy"));
-    let money = money_text(summary);
+    let money = money(summary);
     // Without its condition the figure would be untrue.
-    parts.push(if level >= 5 || (level >= 3 && money.ends_with(UNLESS)) {
-        money
-            .split(" of at most")
-            .next()
-            .unwrap_or_default()
-            .trim_end_matches(", and no limit is set")
-            .to_owned()
-    } else {
-        money
-    });
+    let is_short = level >= 5 || (level >= 3 && money.has_condition);
+    parts.push(if is_short { money.short } else { money.whole });
     parts.extend(summary.progress.as_ref().and_then(|progress| progress_at(progress, level)));
     parts.extend(if level >= 3 { usage_short(summary, level < 7) } else { usage_text(summary) });
     parts.join("  ")
