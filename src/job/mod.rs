@@ -46,7 +46,7 @@ pub use record::progress::{Progress, ProgressError, ProgressLine};
 pub use record::proof::{EndedBy, Proof, Switch, Trial, Tried};
 pub use record::reason::Reason;
 pub use record::receipt::{
-    AttemptRecord, Leaving, LeavingFate, Receipt, ReceiptAttempt, is_absence,
+    AttemptRecord, Leaving, LeavingFate, Receipt, ReceiptAttempt, absence, is_absence,
 };
 pub use record::released::GivenUp;
 pub use record::request::{Request, Wish};

@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 
 use crate::agent::report::retry_sender::{Outbox, RetryDelay, chain};
-use crate::job::{GLOB_LETTERS, OutputGlob, plain_path};
+use crate::job::{GLOB_LETTERS, OutputGlob, absence, plain_path};
 use crate::jobdir::layout;
 use crate::ports::{StoreError, Tree, TreeFile};
 
@@ -195,7 +195,7 @@ async fn find(outbox: &Outbox, workdir: &Path, wanted: WantedOutputs<'_>) -> Fou
             files.insert(full(&file.path), file.stamp);
         }
         if !any && is_named {
-            found.losses.push(format!("output `{glob}` was not there"));
+            found.losses.push(absence(glob));
         }
         if tree.truncated {
             found.losses.push(format!(

@@ -189,7 +189,16 @@ impl From<&AttemptRecord> for ReceiptAttempt {
         }
     }
 }
+
+/// The text of the "loss" of an output that never existed.
+pub fn absence(glob: &str) -> String {
+    format!("{ABSENT_BEGIN}{glob}{ABSENT_END}")
+}
+
+const ABSENT_BEGIN: &str = "output `";
+const ABSENT_END: &str = "` was not there";
+
 /// Whether a "loss" is only an output that never existed: the job ended before making it.
 pub fn is_absence(loss: &str) -> bool {
-    loss.starts_with("output `") && loss.ends_with("` was not there")
+    loss.starts_with(ABSENT_BEGIN) && loss.ends_with(ABSENT_END)
 }
