@@ -4,9 +4,8 @@
 use std::fmt::Display;
 use std::io::Write;
 
-/// Says why this test goes no further, and what it needs: `moto`, `root`, `nspawn`, `cc`, `git`,
-/// `script`, `systemd`, `systemd-analyze`, `cloud-init`, `vm`, `data`, `cfn-lint`, `needrestart` or
-/// `chromium`.
+/// Says why this test goes no further, and what it needs: a word such as `moto`, `root`, `nspawn`
+/// or `chromium`.
 ///
 /// `LAMP_TEST_REQUIRE=moto,root` makes a skip for want of these a failure. `LAMP_TEST_SKIPPED`
 /// names the file that collects the lines.
