@@ -44,7 +44,7 @@ pub async fn look(workstation: &Workstation, store: &StoreHandle) -> Result<Proo
 /// Fails when AWS refuses the credentials.
 pub async fn account(workstation: &Workstation) -> Result<String, Fault> {
     workstation.aws_account().await.map_err(|why| {
-        Fault::new(ExitCode::UNREACHABLE, format!("whose account this is cannot be asked: {why}"))
+        Fault::new(ExitCode::UNREACHABLE, format!("AWS did not say which account this is: {why}"))
             .meaning("nothing was started or billed")
             .hint("`lamp doctor` says who you are to AWS")
     })

@@ -23,7 +23,7 @@ pub enum Forgives {
 fn all_the_same(error: ConfigError) -> Fault {
     let is_wrong = matches!(error, ConfigError::Findings { .. });
     let fault = Fault::from(error);
-    let way = "until it is mended, with LAMP_CONFIG=/dev/null nothing of it is read; LAMP_JOB_ROOT and LAMP_OWNER say where the jobs are, and whose";
+    let way = "`LAMP_CONFIG=/dev/null` makes `lamp` run without the file until it is mended; then LAMP_JOB_ROOT names the job root, and LAMP_OWNER the owner";
     if is_wrong {
         fault.meaning("nothing was changed; what runs goes on, and bills").hint(way)
     } else {
