@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::drive::runs_here;
-use super::optuna::engine;
+use super::drive::{engine, runs_here};
 use crate::app::Fault;
 use crate::app::record_errors::record_fault;
 use crate::app::tune::memory::TuneMemory;

@@ -12,7 +12,6 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 
-use super::optuna::engine;
 use super::table;
 use crate::app::drive as app_drive;
 use crate::app::tune::memory::TuneMemory;
@@ -25,7 +24,7 @@ use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::Controller;
 use crate::job::{JobId, Tuning, TuningEndedBecause};
 use crate::market::{CloudKind, Zone};
-use crate::wire::Workstation;
+use crate::wire::{TuneEngine, Workstation};
 
 /// Between two looks at running trials in a folder: an agent reports every five seconds.
 const LOOK_HOME: Duration = Duration::from_secs(2);
@@ -219,4 +218,10 @@ fn exit_code(view: &TuneView) -> ExitCode {
         Some(TuningEndedBecause::Interrupted) => ExitCode::LOST,
         _ => ExitCode::LIMIT,
     }
+}
+
+/// The process that asks Optuna, with the environment in the user's cache. It starts at the first
+/// question.
+pub fn engine(context: &Context) -> TuneEngine {
+    TuneEngine::new(context.environment.cache_dir().as_deref())
 }

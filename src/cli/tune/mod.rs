@@ -3,7 +3,6 @@
 pub mod beside_daemon;
 pub mod drive;
 pub mod launch_check;
-pub mod optuna;
 pub mod show;
 pub mod table;
 pub mod tune;

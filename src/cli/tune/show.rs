@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use super::optuna::engine;
+use super::drive::engine;
 use super::table;
 use crate::app::record_errors;
 use crate::app::tune::engine_question::{self, engine_fault};

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::json;
 
-use super::optuna::engine;
+use super::drive::engine;
 use super::{drive, launch_check, show};
 use crate::app::text::verb;
 use crate::app::tune::begin::{TuningAgain, begin, tuning_name, tuning_of};
