@@ -3,7 +3,6 @@
 pub(crate) mod cadence;
 pub(crate) mod evidence;
 pub(crate) mod gang_rehearsal;
-pub(crate) mod last_checkpoint;
 pub(crate) mod missing_proof;
 pub(crate) mod python_environment;
 pub(crate) mod rehearse;
