@@ -31,7 +31,6 @@ pub mod release_kept;
 pub mod save_now;
 pub mod session;
 pub mod stop;
-pub mod stop_missing_spec;
 pub mod submit;
 pub mod text;
 pub mod tune;

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::find_job;
 use super::gang::ask_ranks::{AskedRanks, ask_ranks, is_open};
 use super::gang::gang_jobs;
+use super::missing_spec::SpecGone;
 use super::record_errors;
 use super::release_kept;
 use super::session::Session;
-use super::stop_missing_spec;
 use super::text::verb;
 use super::view::job_summary::Summary;
 use super::view::kept_machines;
@@ -83,7 +83,7 @@ pub async fn ask(session: &Session<'_>, dir: JobDir, how: How) -> Result<StopAns
         let (code, document) = release_kept::run(session, &dir, &ended, wish).await?;
         return Ok(StopAnswer::Over(code, document));
     }
-    if let Some((code, document)) = stop_missing_spec::end(session, &dir, wish, wait).await? {
+    if let Some((code, document)) = end_without_spec(session, &dir, wish, wait).await? {
         return Ok(StopAnswer::Over(code, document));
     }
     // A wish needs only the id. A job with a damaged spec may run and bill.
@@ -394,6 +394,46 @@ fn what_is_kept(spec: &CheckpointSpec, events: &[Event]) -> String {
         ),
         None => format!("what is complete in `{}` is kept, and its outputs", spec.path),
     }
+}
+
+/// `lamp stop` and `lamp cancel` of a job whose spec is gone: its agent still reads requests.
+/// `None`: it has a spec or no attempt.
+///
+/// # Errors
+/// Fails when its attempt is over, the user declines to end another owner's machine, or the job
+/// root is unreachable.
+async fn end_without_spec(
+    session: &Session<'_>,
+    dir: &JobDir,
+    wish: Wish,
+    wait: bool,
+) -> Result<Option<(ExitCode, Value)>, Fault> {
+    let fault = |error| record_errors::record_fault(&error);
+    if !matches!(dir.spec().await, Ok(None)) {
+        return Ok(None);
+    }
+    let Some(gone) = SpecGone::of(dir).await.map_err(fault)? else { return Ok(None) };
+    if !gone.may_run() {
+        return Err(gone.fault(dir));
+    }
+    let workstation = session.workstation;
+    session.confirm_owner(dir.job(), find_job::owner_of(dir).await.ok().flatten())?;
+    let verb = verb(wish);
+    let before =
+        dir.requests().await.map_err(fault)?.into_iter().rev().find(|request| request.wish == wish);
+    let request = match before {
+        Some(request) => request,
+        None => {
+            dir.add_request(wish, &workstation.name, session.clock.now()).await.map_err(fault)?
+        }
+    };
+    session.warn(format!("{}: {}", gone.what(dir), gone.meaning()));
+    session
+        .note(format!("asked {} to {verb}; its agent reads that as long as it lives", dir.job()));
+    session.hint(format!("`lamp stop {}` again says whether it is over; if its machine runs on, `lamp sweep` names it, and how to end it", dir.job()));
+    // No controller settles it, so its end cannot be confirmed.
+    let code = if wait { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS };
+    Ok(Some((code, json!({ "job": dir.job(), "request": request.number, "wish": wish }))))
 }
 
 #[cfg(test)]
