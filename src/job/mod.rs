@@ -31,7 +31,7 @@ pub use record::checkpoint_step::{
     STEP_FILE_BYTES_MAX, checkpoint_step, counts_pieces, is_log_name, may_tell_step,
 };
 pub use record::continuation::{Continues, Inherited, KeptMachine};
-pub use record::discarded::{Discarded, KindError, StoredKind};
+pub use record::discarded::{Discarded, GivenUp, KindError, StoredKind};
 pub use record::format::RECORD_FORMAT;
 pub use record::gang::membership::{
     EpochCause, EpochOver, EpochRecord, Formation, GangEnd, GangEndCause, GangReady, RankMark,
@@ -48,7 +48,6 @@ pub use record::reason::Reason;
 pub use record::receipt::{
     AttemptRecord, Leaving, LeavingFate, Receipt, ReceiptAttempt, absence, is_absence,
 };
-pub use record::released::GivenUp;
 pub use record::request::{Request, Wish};
 pub use spec::alarm::{AlarmError, AlarmRule};
 pub use spec::check::{CHECKPOINT_SIGNALS, COMMAND_PLACEHOLDER, JOB_DIR_URL, check, name_problem};

@@ -1,4 +1,4 @@
-//! The record that stored data of an ended job was deleted: which kinds, and who did it.
+//! The records of what a person deleted of an ended job: its stored data, its kept machine.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -60,4 +60,16 @@ impl FromStr for StoredKind {
             .find(|kind| kind.word() == word)
             .ok_or_else(|| KindError(word.to_owned()))
     }
+}
+
+/// `jobs/<job>/given-up.json`: the job has nothing in the cloud any more, even if its receipt says
+/// kept. Written once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenUp {
+    pub format: u32,
+    pub at: Timestamp,
+    /// The person's name, for people.
+    pub by: String,
+    /// The machine that was ended; `None`: it was gone already.
+    pub instance: Option<String>,
 }

@@ -17,5 +17,4 @@ pub(crate) mod progress;
 pub(crate) mod proof;
 pub(crate) mod reason;
 pub(crate) mod receipt;
-pub(crate) mod released;
 pub(crate) mod request;
