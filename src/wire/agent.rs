@@ -10,13 +10,11 @@ use std::time::Duration;
 
 use super::orphaned_run;
 use super::rank::{self, RankWorkloads};
-#[cfg(feature = "aws")]
-use crate::adapters::aws::bucket_credentials;
 use crate::adapters::aws::cloudwatch_metrics::CloudWatchMeter;
 use crate::adapters::aws::imds::Imds;
 use crate::adapters::aws::secrets::AwsSecrets;
 #[cfg(feature = "aws")]
-use crate::adapters::aws::session::AwsSession;
+use crate::adapters::aws::session::{AwsSession, bucket_access};
 #[cfg(feature = "aws")]
 use crate::adapters::aws::settings::AwsSettings;
 use crate::adapters::host::files::LocalFiles;
@@ -254,11 +252,7 @@ async fn job_root(record: &InstanceRecord) -> Result<Arc<dyn Store>, open::OpenE
         endpoint_url: said.endpoint_url,
         ..AwsSettings::default()
     };
-    open::open_through(
-        &record.job_root,
-        false,
-        bucket_credentials::access(&AwsSession::new(settings)).await,
-    )
+    open::open_through(&record.job_root, false, bucket_access(&AwsSession::new(settings)).await)
 }
 
 /// Without AWS in this build: only the plainest settings, as for `lamp` itself.

@@ -12,9 +12,8 @@ use super::clock;
 use crate::account::sweeper;
 use crate::account::sweeper_visit::Visit;
 use crate::adapters::aws::account::lambda_runtime::LambdaRuntime;
-use crate::adapters::aws::bucket_credentials;
 use crate::adapters::aws::ec2::cloud::AwsCloud;
-use crate::adapters::aws::session::AwsSession;
+use crate::adapters::aws::session::{AwsSession, bucket_access};
 use crate::adapters::aws::settings::AwsSettings;
 use crate::adapters::store::open::{self, OpenError};
 use crate::controller::Controller;
@@ -64,8 +63,7 @@ pub async fn serve(
 
 async fn visit(settings: &SweeperSettings, room: Duration) -> Result<Visit, OpenError> {
     let session = AwsSession::new(AwsSettings::default());
-    let store =
-        open::open_through(&settings.job_root, true, bucket_credentials::access(&session).await)?;
+    let store = open::open_through(&settings.job_root, true, bucket_access(&session).await)?;
     let aws: Arc<dyn ports::Cloud> = Arc::new(AwsCloud::new(session));
     let clouds = BTreeMap::from([(market::CloudKind::Aws, aws)]);
     let name = sweeper::name(&settings.owner);

@@ -13,8 +13,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::handles::{StoreHandle, clock};
 #[cfg(feature = "aws")]
-use crate::adapters::aws::bucket_credentials;
-#[cfg(feature = "aws")]
 use crate::adapters::aws::ec2::cloud::AwsCloud;
 #[cfg(feature = "aws")]
 use crate::adapters::aws::ec2::describe;
@@ -23,7 +21,7 @@ use crate::adapters::aws::ec2::offers;
 #[cfg(feature = "aws")]
 use crate::adapters::aws::ec2::spot_prices;
 #[cfg(feature = "aws")]
-use crate::adapters::aws::session::AwsSession;
+use crate::adapters::aws::session::{AwsSession, bucket_access};
 use crate::adapters::host::service_manager::Notify;
 use crate::adapters::local::cloud::LocalCloud;
 use crate::adapters::local::file_reads;
@@ -231,7 +229,7 @@ impl Workstation {
     pub async fn open_root(&self, existing: bool) -> Result<StoreHandle, OpenError> {
         #[cfg(feature = "aws")]
         if self.job_root.starts_with("s3://") {
-            let access = bucket_credentials::access(&self.aws_session()).await;
+            let access = bucket_access(&self.aws_session()).await;
             return open::open_through(
                 &self.job_root,
                 existing,

@@ -5,8 +5,6 @@
 
 #[cfg(feature = "aws")]
 pub mod account;
-#[cfg(feature = "aws")]
-pub mod bucket_credentials;
 pub(crate) mod ca_bundle;
 pub mod cloudwatch_metrics;
 #[cfg(feature = "aws")]

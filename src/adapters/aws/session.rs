@@ -26,7 +26,7 @@ use super::ca_bundle;
 use super::credential_cache::{AwsIdentity, EnvironmentKeyEnd};
 use super::session_cache::Ec2Memory;
 use super::settings::AwsSettings;
-use crate::adapters::store::open::install_crypto;
+use crate::adapters::store::open::{S3Access, install_crypto};
 use crate::adapters::workstation::process_env;
 use crate::market::Region;
 
@@ -244,6 +244,21 @@ async fn load(
     let builder =
         config.to_builder().credentials_provider(SharedCredentialsProvider::new(identity.clone()));
     (builder.identity_cache(IdentityCache::no_cache()).build(), Some(identity))
+}
+
+/// Access to a bucket through the SDK's chain: a profile, single sign-on or a credential process.
+/// The store alone reads only keys in the environment and the role of a machine. It asks for
+/// credentials when it first needs them.
+pub async fn bucket_access(session: &AwsSession) -> S3Access {
+    let (region, known) = session.home().await;
+    let identity = session.identity().await;
+    S3Access {
+        region: known.then(|| region.to_string()),
+        endpoint: session.endpoint().await,
+        credentials: identity.clone().map(|identity| Arc::new(identity) as _),
+        ending: identity.map(|identity| Arc::new(identity) as _),
+        uploads: None,
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! It reads the environment as AWS's tools do (`AWS_REGION`, `AWS_ENDPOINT_URL`,
 //! `AWS_ACCESS_KEY_ID`, ... or the machine's role). Create-if-absent is `If-None-Match: *`. Large
 //! files move in parts, a few at a time, so that memory is bounded and each request is short.
-//! Profiles and single sign-on arrive as credentials (`aws::bucket_credentials`), because their
+//! Profiles and single sign-on arrive as credentials (`aws::session`), because their
 //! code is too large for the agent.
 
 use std::io;
