@@ -42,7 +42,7 @@ use crate::adapters::workload::secret_workloads::SecretWorkloads;
 use crate::adapters::workload::then_command::{self, ThenCommand, ThenExit};
 use crate::adapters::workload::whole_machine::WholeMachine;
 use crate::adapters::workstation::{process_env, termination_signals};
-use crate::agent::report::exposed::ExposedMetrics;
+use crate::agent::report::metrics_exposition::ExposedMetrics;
 use crate::agent::report::open_metrics;
 use crate::agent::report::retry_sender::Outbox;
 use crate::agent::shutdown::deadman::SwitchFiles;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 
 use super::remove_tree::remove_tree;
-use crate::adapters::store::unnoted_read::open_unnoted;
+use crate::adapters::store::noatime::open_unnoted;
 use crate::adapters::workload::foreign_links::refuse_foreign_links;
 use crate::job::{CodeArchive, link_depth};
 use crate::ports::{ClockLead, FileStamp, Files, StageFile, StagedFile, Tree, TreeFile, TreeLink};

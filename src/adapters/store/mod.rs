@@ -2,6 +2,7 @@
 
 pub(crate) mod folder;
 pub mod metered;
+pub(crate) mod noatime;
 pub mod open;
 #[cfg(feature = "lamp")]
 pub(crate) mod read_threads;
@@ -10,6 +11,5 @@ pub(crate) mod s3_download;
 pub(crate) mod s3_multipart;
 pub(crate) mod s3_upload_source;
 pub(crate) mod staged_files;
-pub(crate) mod unnoted_read;
 #[cfg(feature = "lamp")]
 pub mod upload_resume;

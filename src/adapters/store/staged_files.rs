@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::unnoted_read::open_unnoted;
+use super::noatime::open_unnoted;
 use crate::adapters::workstation::hashed_file::{Unreadable, open_source};
 use crate::ports::{StageFile, StagedFile};
 

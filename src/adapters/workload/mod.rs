@@ -3,10 +3,10 @@
 
 pub(crate) mod containers;
 pub(crate) mod foreign_links;
-pub(crate) mod held_kill;
 pub(crate) mod held_signals;
 pub(crate) mod held_workload;
 pub mod holder;
+pub(crate) mod kill_rounds;
 #[cfg(feature = "lamp")]
 pub(crate) mod local_environment;
 pub mod login_environment;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use crate::adapters::store::unnoted_read::open_unnoted;
+use crate::adapters::store::noatime::open_unnoted;
 use crate::adapters::workload::foreign_links::refuse_foreign_links;
 
 /// Buffer for large files. Smaller costs system calls, larger only memory.

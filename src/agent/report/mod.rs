@@ -2,10 +2,10 @@
 
 pub(crate) mod attention;
 pub(crate) mod batch;
-pub mod exposed;
 pub mod heartbeat;
 pub mod journal;
 pub mod metrics;
+pub mod metrics_exposition;
 pub mod notice_watch;
 pub mod open_metrics;
 pub(crate) mod reporter;

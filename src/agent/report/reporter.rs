@@ -9,10 +9,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::attention::{AttentionList, Topic};
-use super::exposed::ExposedMetrics;
 use super::heartbeat::{Heartbeat, ShownFacts};
 use super::journal::Journal;
 use super::metrics::Metrics;
+use super::metrics_exposition::ExposedMetrics;
 use super::samples::Samples;
 use crate::agent::activity_counters::ActivityCounters;
 use crate::agent::checkpoint::handle::Checkpoints;

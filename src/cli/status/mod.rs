@@ -2,11 +2,11 @@
 //! machines and ends.
 
 pub(crate) mod costs;
+pub(crate) mod driverless_jobs;
 pub(crate) mod explain;
 pub(crate) mod other_job_root;
 pub(crate) mod receipt;
 #[cfg(feature = "web")]
 pub(crate) mod share;
 pub(crate) mod status;
-pub(crate) mod undriven_jobs;
 pub(crate) mod watch;

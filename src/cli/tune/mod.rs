@@ -1,8 +1,8 @@
 //! `lamp tune`: begin, drive, show and stop a hyperparameter tuning.
 
-pub mod beside_daemon;
 pub mod drive;
 pub mod launch_check;
 pub mod show;
 pub mod table;
 pub mod tune;
+pub mod tuning_daemon;

@@ -9,8 +9,8 @@
 
 use tracing::{info, warn};
 
-use super::gist::gist;
 use super::job_events::JobEvent;
+use super::message_key::message_key;
 use super::notifier::JobNotifier;
 use crate::controller::act_result::{ActError, Ticked};
 use crate::controller::job_memory::{Alert, JobMemory};
@@ -80,13 +80,14 @@ impl JobNotifier {
         memory: &mut JobMemory,
         text: String,
     ) -> Result<(), JobDirError> {
-        if matches!(&memory.alert, Alert::Standing(known) if gist(known) == gist(&text)) {
+        if matches!(&memory.alert, Alert::Standing(known) if message_key(known) == message_key(&text))
+        {
             return Ok(());
         }
         warn!(job = %dir.job(), "{text}");
         memory.alert = Alert::Standing(text.clone());
         if let Some(spec) = memory.spec.clone() {
-            self.alert(dir, &spec, memory, &gist(&text), &text).await;
+            self.alert(dir, &spec, memory, &message_key(&text), &text).await;
         }
         let attention = Attention {
             format: RECORD_FORMAT,
@@ -163,7 +164,7 @@ impl JobNotifier {
             }
             None => {
                 let text = format!("attempt {number} cannot be launched: {why}");
-                self.alert(dir, spec, memory, &gist(&text), &text).await;
+                self.alert(dir, spec, memory, &message_key(&text), &text).await;
             }
             Some(
                 refusal @ (Refusal::Quota

@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
 use tracing::warn;
 
-use super::gist::gist;
 use super::job_events::{JobEvent, SeenJob};
+use super::message_key::message_key;
 use crate::account::sweeper;
 use crate::account::sweeper_visit::Visit;
 use crate::controller::clocks::Clocks;
@@ -139,7 +139,7 @@ impl JobNotifier {
         let Some(held) = memory.held_back.as_ref().filter(|held| held.is_cap) else { return };
         let day = self.clock.now().strftime("%Y-%m-%d").to_string();
         let event = JobEvent {
-            topic: format!("{day} {}", gist(&held.why)),
+            topic: format!("{day} {}", message_key(&held.why)),
             command: Some(format!("lamp cancel {}", dir.job())),
             ..JobEvent::new(EventKind::Cap, format!("the next machine waits for {}", held.why))
         };
