@@ -167,6 +167,10 @@ fn help_names_the_verbs_and_goes_to_stdout() {
     }
     let (lines, widest) = (ended.out.lines().count(), ended.out.lines().map(str::len).max());
     assert!(lines <= 40 && widest <= Some(80), "{lines} lines, {widest:?} columns");
+    let purposes = ended.out.lines().filter_map(|line| line.strip_prefix("  ")?.split_once("  "));
+    let chars: Vec<(&str, usize)> =
+        purposes.map(|(verb, purpose)| (verb, purpose.trim().chars().count())).collect();
+    assert!(chars.len() > 20 && chars.iter().all(|(_, chars)| *chars <= 60), "{chars:?}");
     let completions = sandbox.lamp(&["completions", "fish"]).out;
     let verbs = completions.lines().filter_map(|line| {
         line.split_once("__fish_lamp_needs_command\" -f -a \"")?.1.split('"').next()
