@@ -443,7 +443,7 @@ mod tests {
     use crate::market::Span;
 
     #[test]
-    fn nobody_is_promised_what_cannot_be_kept() {
+    fn restless_folder_promises_no_checkpoint() {
         let spec = |signal: Option<&str>| CheckpointSpec {
             path: "ckpt".into(),
             interval: Span::from_secs(600),

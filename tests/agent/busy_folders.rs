@@ -109,7 +109,7 @@ fn script_that_keeps_two_saves_is_saved_on_a_slow_line() {
 
 /// Stock trainers say nothing of steps; their files do.
 #[test]
-fn the_step_is_in_the_files_where_nobody_tells_it() {
+fn unreported_step_is_read_from_files() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         watched.write("checkpoint-50/model.safetensors", "weights");

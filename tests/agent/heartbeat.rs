@@ -213,7 +213,7 @@ fn what_a_controller_acts_on_is_in_the_news_and_nothing_else() {
 }
 
 #[test]
-fn an_agent_that_nobody_drives_tells_no_news() {
+fn undriven_agent_writes_no_news() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let heartbeat = Heartbeat::start(rig.outbox(), false);

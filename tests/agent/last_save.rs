@@ -47,7 +47,7 @@ async fn interrupted(rig: &Rig, thinks: u64, writes: u64) -> (u64, u32) {
 
 /// A handler that is entered a second time writes into the file that it is writing.
 #[test]
-fn whoever_is_saving_is_not_asked_to_save_again() {
+fn running_save_gets_no_second_request() {
     simulate(async |clock| {
         let rig = Rig::new(clock);
         assert_eq!(interrupted(&rig, 1, 80).await, (1, 1));

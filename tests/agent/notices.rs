@@ -113,7 +113,7 @@ fn a_notice_is_known_within_a_second_and_wakes_the_loop_once() {
 }
 
 #[test]
-fn what_was_known_stands_while_nobody_answers() {
+fn known_notice_stays_without_answer() {
     simulate(async |clock| {
         let machine = machine();
         let watch = NoticeWatch::start(machine.clone(), clock.clone());

@@ -32,7 +32,7 @@ fn told(rig: &Rig, machine: &Played) -> (Vec<u64>, Vec<String>) {
 }
 
 #[test]
-fn whoever_types_there_has_half_an_hour_and_is_told_three_times() {
+fn typing_user_has_half_an_hour_and_three_warnings() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = used(&rig);

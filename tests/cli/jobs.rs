@@ -88,7 +88,7 @@ fn control_characters_of_a_message_reach_no_terminal() {
 }
 
 #[test]
-fn a_detached_job_is_driven_by_somebody_and_stops_when_told() {
+fn detached_job_is_driven_and_stops_on_request() {
     let place = Place::new("trap 'exit 5' TERM; while :; do echo x; sleep 0.1; done");
     let ended = place.0.lamp(&["run", "--detach", "--idle", "off", "--", "sh", "job.sh"]);
     assert_eq!(ended.code, 0, "{}", ended.err);

@@ -40,7 +40,7 @@ fn script_or_folder_in_place_of_a_job_file_gets_a_working_hint() {
 }
 
 #[test]
-fn whoever_has_no_job_yet_hears_how_to_make_one() {
+fn status_without_jobs_says_how_to_make_one() {
     let sandbox = Sandbox::new();
     for (verb, code) in [("status", 0), ("receipt", 101), ("logs", 101)] {
         let ended = sandbox.lamp(&[verb]);

@@ -185,7 +185,7 @@ fn ctrl_c_leaves_no_half_file() {
 }
 
 #[test]
-fn whoever_kept_nothing_hears_why() {
+fn outputs_of_job_without_any_say_why() {
     let sandbox = kept(&[]);
     let none = sandbox.lamp(&["outputs"]);
     assert_eq!((none.code, &*none.out), (0, ""));

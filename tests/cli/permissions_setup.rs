@@ -24,7 +24,7 @@ const SETUP_OTHERWISE: &[(&str, &str)] = &[
 const SETUP_NO_CALLS: &[&str] = &["abort_incomplete_multipart_upload", "delete_markers"];
 
 #[test]
-fn whoever_makes_the_account_ready_is_allowed_each_call_of_that() {
+fn setup_policy_allows_each_call_of_setup() {
     let allowed = allowed(&policy_file("setup.json"));
     let (mut missing, mut seen) = (Vec::new(), 0);
     for (file, text) in aws_adapters().into_iter().filter(|(file, _)| is_setup(file)) {

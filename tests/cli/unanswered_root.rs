@@ -62,7 +62,7 @@ fn run_without_an_answer_names_the_job_and_how_to_cancel_it() {
 }
 
 #[test]
-fn an_answer_that_is_lost_once_is_nothing_that_anybody_sees() {
+fn answer_lost_once_is_not_shown() {
     let Some(account) = Account::new() else { return };
     account.ec2.fault(torn(MAKES_THE_JOB));
     let (code, out, err) = account.lamp(&["run", "--detach", "--unproven", "job.toml"]);

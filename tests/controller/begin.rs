@@ -124,7 +124,7 @@ fn many_refusals_are_settled_and_next_place_is_tried_at_once() {
 }
 
 #[test]
-fn whoever_dies_while_beginning_leaves_a_whole_job_or_none() {
+fn death_while_beginning_leaves_whole_job_or_none() {
     let (mut whole, mut none) = (0, 0);
     for after in [false, true] {
         for calls in 0.. {

@@ -29,7 +29,7 @@ fn other(world: &World, cloud: &Arc<FakeCloud>, life: &Arc<SimProcess>) -> Contr
 }
 
 #[test]
-fn whoever_creates_the_plan_has_the_job_and_all_of_its_attempts() {
+fn plan_creator_owns_job_and_its_attempts() {
     let (mut mine, mut yours) = (0, 0);
     for after in [false, true] {
         for calls in 0.. {

@@ -336,7 +336,7 @@ async fn look(controller: &Controller) {
 }
 
 #[test]
-fn whoever_dies_at_any_call_there_is_one_job_and_it_is_whole() {
+fn death_at_any_call_leaves_one_whole_job() {
     let (mut deaths, mut ended) = (0, false);
     for after in [false, true] {
         for calls in 0.. {

@@ -137,7 +137,7 @@ fn second_look_comes_a_minute_later_in_a_visit_with_room() {
 }
 
 #[test]
-fn whoever_speaks_again_between_the_looks_is_no_orphan() {
+fn machine_heard_between_looks_is_no_orphan() {
     simulate(async |clock| {
         let world = silent(clock.clone(), 24).await;
         assert_eq!(visit(&world, SHORT).await.suspects.len(), 1);

@@ -232,7 +232,7 @@ fn what_saves_nothing_stays_where_it_is() {
 }
 
 #[test]
-fn nobody_goes_back_to_spot_the_minute_after_it_was_refused() {
+fn refused_spot_is_not_tried_again_at_once() {
     let spec = job(Some(20 * HOUR), Some(24));
     let on_demand = Plan {
         offer: Offer { market: Market::OnDemand, ..plan(market::CloudKind::Aws, 2, 0).offer },

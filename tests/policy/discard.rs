@@ -126,7 +126,7 @@ fn worlds() -> impl Strategy<Value = Vec<StoredFacts>> {
 
 proptest! {
     #[test]
-    fn nothing_goes_that_somebody_could_go_on_from(jobs in worlds(), picks in proptest::collection::vec(any::<bool>(), 9), logs_alone: bool) {
+    fn discard_keeps_continuable_checkpoint(jobs in worlds(), picks in proptest::collection::vec(any::<bool>(), 9), logs_alone: bool) {
         let chosen: BTreeSet<JobId> = jobs.iter().zip(&picks).filter(|(_, pick)| **pick).map(|(facts, _)| facts.job.clone()).collect();
         let kinds = if logs_alone { BTreeSet::from([StoredKind::Logs]) } else { all() };
         let verdicts = judge_discard(&chosen, &kinds, &jobs, ME);

@@ -261,7 +261,7 @@ fn the_role_of_the_machines_allows_this_job_root() {
 }
 
 #[test]
-fn a_machine_needs_a_network_and_nobody_a_way_in() {
+fn network_check_wants_egress_and_no_ingress() {
     let region = |vpc, group| RegionFound {
         region: "us-east-2".into(),
         vpc,

@@ -101,7 +101,7 @@ fn on_a_machine_of_our_own_the_rest_of_the_box_is_the_jobs() {
 }
 
 #[test]
-fn a_burst_on_the_network_is_somebody_elses() {
+fn network_burst_does_not_reset_idle() {
     let burst = |rates: &mut Rates| rates.net_bytes_per_sec = known(2e6);
     let judged = Script::live()
         .work(HOUR)
@@ -264,7 +264,7 @@ fn progress_without_a_gpu_is_work() {
 }
 
 #[test]
-fn device_memory_that_comes_or_goes_is_somebody_at_work() {
+fn changed_device_memory_counts_as_work() {
     let used = |mib: f64| move |rates: &mut Rates| rates.gpu_memory_used_mib = known(mib);
     let script = Script::live().work(HOUR).phase(4.0 * MINUTE, used(500.0));
     assert_eq!(script.clone().phase(4.0 * MINUTE, used(20_000.0)).idle().stop_at(), None);

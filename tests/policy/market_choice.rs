@@ -443,7 +443,7 @@ proptest! {
     }
 
     #[test]
-    fn what_nobody_could_see_is_never_bought(job in job(), on_demand: bool) {
+    fn unseen_offer_is_never_bought(job in job(), on_demand: bool) {
         let running = if on_demand { Running::OnDemand { startup_left: Duration::ZERO } } else { Running::Nothing };
         let verdict = first(job, Capacity::Unknown, running);
         prop_assert!(verdict.step != MarketStep::Spot && verdict.spot_usd.is_none(), "{:?}", verdict);

@@ -91,7 +91,7 @@ fn the_first_limit_still_counts_when_another_has_grown() {
 /// A stop lets an agent that is about to speak end in order; a cancel saves nothing, and ends a
 /// machine at EC2 at once.
 #[test]
-fn a_cancel_of_a_machine_that_boots_waits_for_nobody() {
+fn cancel_of_booting_machine_ends_it_at_once() {
     let alive = || known(&[view(1, OWNER, InstanceState::Running, None)]);
     assert_eq!(words(&[attempt(1, 60)], &[wish(Wish::Cancel, 1)], alive()), ["terminate"]);
     assert_eq!(words(&[attempt(1, 60)], &[wish(Wish::Stop, 29)], alive()), ["wait"]);

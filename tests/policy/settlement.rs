@@ -213,7 +213,7 @@ fn the_receipt_says_who_ended_it_and_why() {
 }
 
 #[test]
-fn a_wish_stays_a_wish_whoever_carried_it_out() {
+fn wish_is_settled_as_wish_by_any_end() {
     let acts = acts(
         &[facts(Some(20), true, "off", AlarmSeen::Unknown)],
         &[wish(Wish::Cancel, 300)],

@@ -163,7 +163,7 @@ fn what_a_setup_printed_says_nothing_of_the_command() {
 
 /// A silence that was taken for a hang is none that the next machine bears.
 #[test]
-fn a_hang_makes_nobody_more_patient() {
+fn hang_does_not_lengthen_patience() {
     let mut watch = StallWatch::new(&StallSpec::default());
     Script::live()
         .phase(HOUR, step)

@@ -372,7 +372,7 @@ fn lost_gpu_ends_only_work_that_hangs_and_saves_that_work() {
 }
 
 #[test]
-fn a_machine_whose_work_is_over_waits_for_whoever_types_there() {
+fn ended_work_waits_for_active_keyboard() {
     let half = Span::from_secs(30 * 60);
     let then = |world: &World| match world.step() {
         SuperviseStep::End(end) => end.then,
@@ -486,7 +486,7 @@ fn command_that_leaves_its_work_behind_at_once_is_no_success() {
 /// The process that held it was killed: it may have been well, and goes on from its newest
 /// checkpoint.
 #[test]
-fn end_that_nobody_saw_is_lost_and_not_failed() {
+fn unseen_end_is_lost_and_not_failed() {
     let unseen = WorkloadFact::Ended { exit: ExitStatus::default(), stage: WorkloadStage::Main };
     let world = World { workload: unseen, ..World::default() };
     assert!(

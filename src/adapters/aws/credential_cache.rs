@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn hanging_program_delays_nobody_while_kept_credentials_hold() {
+    async fn hanging_program_delays_no_call_while_cache_holds() {
         let chain = SharedCredentialsProvider::new(Hangs(AtomicU64::new(0)));
         let identity =
             AwsIdentity { asked_within: Duration::from_millis(50), ..AwsIdentity::new(chain) };

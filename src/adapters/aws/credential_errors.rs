@@ -140,7 +140,7 @@ mod tests {
     struct OuterError(#[source] CredentialsError);
 
     #[test]
-    fn each_way_to_be_nobody_has_its_sentence() {
+    fn each_missing_credential_cause_has_its_text() {
         let what = |error: CredentialsError| {
             lacking(&OuterError(error)).expect("it is about credentials").what
         };

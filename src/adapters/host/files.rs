@@ -388,7 +388,7 @@ mod tests {
 
     /// A checkpoint may hold a set-uid file. Owned by us, it would run with our rights.
     #[test]
-    fn file_that_is_placed_runs_with_nobody_elses_rights() {
+    fn placed_file_loses_setuid_bit() {
         let folder = tempfile::tempdir().expect("a folder");
         let (from, to) = (folder.path().join("a"), folder.path().join("below/b"));
         fs::write(&from, "x").expect("written");

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_somebody_and_a_terminal_out_of_sight_are_three_things() {
+    fn absent_present_and_hidden_terminal_differ() {
         let root = machine(Duration::ZERO);
         let at = Duration::from_secs(1);
         fs::remove_file(root.path().join("dev/pts/3")).expect("it is there");

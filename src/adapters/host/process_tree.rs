@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_in_the_tree_of_nobody() {
+    fn unknown_pid_has_no_tree() {
         assert_eq!(tree(u32::MAX), Vec::<u32>::new());
         assert_eq!(ProcessRef::of(u32::MAX), None);
         assert_eq!(

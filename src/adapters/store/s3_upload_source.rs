@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_nobody_hashes_is_left_out_and_never_the_end() {
+    async fn skip_covers_unhashed_bytes_but_not_the_end() {
         let (_folder, path) = file(PART * 2);
         let buffers = Buffers::default();
         assert!(!UploadSource::open(&path, true).unwrap().leave_out().unwrap());

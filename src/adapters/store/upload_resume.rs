@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_of_this_name_is_nobodys() {
+    fn foreign_upload_id_is_ignored() {
         let state = tempfile::tempdir().unwrap();
         let take = || {
             Unsent::take(state.path(), "s3://a/b", Path::new("/a"), &job("digits-333333"))
@@ -157,7 +157,7 @@ mod tests {
 
     /// It was thought old, and another process has begun anew.
     #[test]
-    fn who_holds_what_is_gone_takes_nothing_from_whoever_came_after() {
+    fn stale_holder_keeps_newer_upload() {
         let state = tempfile::tempdir().unwrap();
         let take = || {
             Unsent::take(state.path(), "s3://a/b", Path::new("/a"), &job("digits-222222"))

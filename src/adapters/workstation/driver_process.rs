@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_driven_while_anybody_holds_its_lock() {
+    fn job_with_held_lock_counts_as_driven() {
         let state = tempfile::tempdir().unwrap();
         let driven = || is_driven(state.path(), "file:///a", "x-222222");
         assert!(!driven());

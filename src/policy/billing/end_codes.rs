@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn nobodys_codes_are_shown_here() {
+    fn code_of_local_cloud_is_not_shown() {
         assert_eq!(cloud_words(CloudKind::Local, "Server.HostLost"), "it gave no reason");
         assert_eq!(
             cloud_words(CloudKind::Local, "Client.InstanceInitiatedShutdown: the workload ended"),

@@ -255,7 +255,7 @@ mod tests {
     /// Another job root of ours may know it. Only its hard cap, which every root can read, makes it
     /// an orphan.
     #[test]
-    fn what_nobody_here_knows_is_a_stray_and_ends_by_no_look() {
+    fn unknown_job_machine_is_stray_until_its_hard_cap() {
         let judged = |view: &InstanceView, owner: &str, records: Records| {
             judge(&OrphanFacts {
                 view,

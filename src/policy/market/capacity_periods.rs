@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_nobody_watched_teaches_nothing() {
+    fn unwatched_time_is_ignored() {
         let mut spells = watched(&[(6, true)], 1.0 / 6.0);
         let before = spells;
         assert!((before.age_hours() - (UNSEEN_AGE_HOURS + 5.0 / 6.0)).abs() < 1e-9);

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rule_needs_and_nobody_knows_gives_no_bid() {
+    fn missing_data_of_rule_gives_no_bid() {
         let unknown =
             |rule: &str| bid(rule.parse().unwrap(), &offer(400_000, None), None, NOW).unwrap_err();
         assert_eq!(unknown("auto"), NoBid::OnDemandUnknown);

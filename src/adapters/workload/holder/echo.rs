@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_that_stalls_costs_nobody_anything() {
+    fn stalled_reader_delays_no_output() {
         for nonblocking in [true, false] {
             let (mut reader, writer) = io::pipe().expect("a pipe");
             if nonblocking {
