@@ -28,7 +28,7 @@ fn cpu_alarm_that_may_end_a_held_machine_is_a_warning() {
 /// Somebody raises the lease for a site with a bad line, and the alarm beside it would end the
 /// machine before.
 #[test]
-fn an_alarm_that_is_shorter_than_the_lease_is_a_warning() {
+fn alarm_that_is_shorter_than_the_lease_is_a_warning() {
     let warning = "`watch.alarm`: ends a machine that is silent for 15m, and its lease of";
     for (lines, warns) in [
         ("lease = '3h'\n[watch]\nalarm = 'heartbeat for 15m'", true),

@@ -256,7 +256,7 @@ fn one_file_with_a_mistake_and_nothing_is_done() {
 }
 
 #[test]
-fn a_schedule_is_kept_shown_changed_and_ended() {
+fn schedule_is_kept_shown_changed_and_ended() {
     let place = Place::new("");
     let nightly = |cron: &str| {
         format!("command = ['sh', 'do.sh']\n[schedule]\ncron = '{cron}'\ntimezone = 'UTC'\n")
@@ -394,7 +394,7 @@ fn job_can_be_stopped_while_the_configuration_has_errors() {
 
 /// Each alone would fit: the second is told before anything is made.
 #[test]
-fn a_dry_run_says_what_the_caps_would_hold_back() {
+fn dry_run_says_what_the_caps_would_hold_back() {
     let place = Place::new("exit 0");
     place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 1\n");
     for file in ["a", "b"] {
@@ -415,7 +415,7 @@ fn a_dry_run_says_what_the_caps_would_hold_back() {
 }
 
 #[test]
-fn a_daemon_runs_what_is_scheduled_when_it_is_due() {
+fn daemon_runs_what_is_scheduled_when_it_is_due() {
     let place = Place::new("");
     let daemon = place.start(&["daemon"]);
     place.0.write("jobs/do.sh", "echo \"$LAMP_JOB\" >> \"$1\"\n");

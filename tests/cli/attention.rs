@@ -72,7 +72,7 @@ fn that_nothing_is_saved_is_seen_in_the_list() {
 /// Held back by a cap of its own: whoever else looks is told whose it is, and not that nobody
 /// drives it.
 #[test]
-fn a_job_of_another_owner_that_waits_says_whose_it_is() {
+fn job_of_another_owner_that_waits_says_whose_it_is() {
     let sandbox = Sandbox::new();
     let mut spec: Value = serde_json::from_str(&record("spec.json")).expect("JSON");
     (spec["applied"], spec["owner"]) = (Value::Null, "bob".into());

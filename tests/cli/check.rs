@@ -25,7 +25,7 @@ pub fn findings(lines: &str) -> (i32, String) {
 const KEPT: &str = "kept at its end: what the script writes to $LAMP_OUTPUT_DIR; all else in its workdir goes with the machine\n";
 
 #[test]
-fn a_good_file_has_no_findings() {
+fn good_file_has_no_findings() {
     let sandbox = Sandbox::with_script();
     sandbox.write("job.toml", "command = ['sh', 'train.py']\n");
     let ended = sandbox.lamp(&["check", "job.toml"]);
@@ -38,7 +38,7 @@ fn a_good_file_has_no_findings() {
 }
 
 #[test]
-fn a_file_that_is_no_text_has_errors_and_is_not_out_of_reach() {
+fn file_that_is_no_text_has_errors_and_is_not_out_of_reach() {
     let sandbox = Sandbox::with_script();
     std::fs::write(sandbox.path().join("job.toml"), [0xff, 0xfe, 0x00]).expect("a file");
     assert_eq!(sandbox.lamp(&["check", "job.toml"]).code, 100);
@@ -67,7 +67,7 @@ fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
 }
 
 #[test]
-fn a_mistake_of_each_kind_has_its_own_sentence() {
+fn mistake_of_each_kind_has_its_own_sentence() {
     for (lines, expected) in [
         ("outputs = 'model.pt'", "`outputs`: is string \"model.pt\", expected a list"),
         ("machine = 'aws'", "`machine`: is string \"aws\", expected a table"),
@@ -225,7 +225,7 @@ fn broken_syntax_names_its_line() {
 }
 
 #[test]
-fn a_command_that_cannot_start_is_found() {
+fn command_that_cannot_start_is_found() {
     let sandbox = Sandbox::with_script();
     for (command, expected) in [
         ("['no-such-program-here']", "`no-such-program-here` is not on this machine"),
@@ -258,7 +258,7 @@ fn a_command_that_cannot_start_is_found() {
 }
 
 #[test]
-fn a_script_that_an_ignore_file_keeps_at_home_is_found() {
+fn script_that_an_ignore_file_keeps_at_home_is_found() {
     let sandbox = Sandbox::with_script();
     sandbox.write(".gitignore", "*.py\n");
     sandbox.write("job.toml", "command = ['sh', 'train.py']\n");
@@ -270,7 +270,7 @@ fn a_script_that_an_ignore_file_keeps_at_home_is_found() {
 }
 
 #[test]
-fn a_missing_file_says_what_to_do() {
+fn missing_file_says_what_to_do() {
     let sandbox = Sandbox::new();
     let ended = sandbox.lamp(&["check", "nope.toml"]);
     assert_eq!(ended.code, 101);
@@ -283,7 +283,7 @@ fn a_missing_file_says_what_to_do() {
 
 /// By the job files of its folder; and whoever would have started one hears that nothing bills.
 #[test]
-fn a_mistyped_file_or_folder_says_which_was_meant() {
+fn mistyped_file_or_folder_says_which_was_meant() {
     let sandbox = Sandbox::with_script();
     sandbox.write("lamp.toml", "command = ['sh', 'train.py']\n");
     sandbox.write("jobs/a.toml", "command = ['sh', 'train.py']\n");
@@ -318,7 +318,7 @@ fn a_mistyped_file_or_folder_says_which_was_meant() {
 }
 
 #[test]
-fn a_bare_check_takes_lamp_toml() {
+fn bare_check_takes_lamp_toml() {
     let sandbox = Sandbox::with_script();
     sandbox.write("lamp.toml", "command = ['sh', 'train.py']\n");
     assert_eq!(sandbox.lamp(&["check"]).out.lines().next(), Some("lamp.toml: no findings"));
@@ -402,7 +402,7 @@ fn flags_make_a_job_and_words_after_the_dashes_are_its_command() {
 }
 
 #[test]
-fn the_same_job_in_json_is_the_same_spec() {
+fn same_job_in_json_is_the_same_spec() {
     let sandbox = Sandbox::with_script();
     sandbox.write("job.toml", "command = ['sh', 'train.py']\nwatch.idle = '30m'\nmachine.gpus = 'A10G:1'\nlimits.budget = 5\n");
     sandbox.write("job.json", r#"{"command": ["sh", "train.py"], "watch": {"idle": "30m"}, "machine": {"gpus": "A10G:1"}, "limits": {"budget": 5}}"#);
@@ -447,7 +447,7 @@ fn too_large_a_workdir_names_its_largest_files() {
 }
 
 #[test]
-fn a_script_that_is_not_there_is_found_before_anything_runs() {
+fn script_that_is_not_there_is_found_before_anything_runs() {
     let sandbox = Sandbox::with_script();
     sandbox.write("lamp.toml", "command = ['python3', 'trian.py']\n");
     sandbox.write("train.py", "");
@@ -508,14 +508,14 @@ fn a_script_that_is_not_there_is_found_before_anything_runs() {
 }
 
 #[test]
-fn a_field_of_cron_that_is_out_of_range_is_named_with_its_range() {
+fn field_of_cron_that_is_out_of_range_is_named_with_its_range() {
     let (code, out) = findings("[schedule]\ncron = '0 25 * * *'");
     assert!(code == 100 && out.contains("`schedule.cron`: `0 25 * * *` is `25` in its second field, the hour, which is from 0 to 23"), "{out}");
 }
 
 /// The plan of a job for this workstation is shown, and a name that nobody uses is told.
 #[test]
-fn a_plan_for_this_workstation_warns_of_a_gpu_that_nobody_knows() {
+fn plan_for_this_workstation_warns_of_a_gpu_that_nobody_knows() {
     let sandbox = Sandbox::with_script();
     let ended = sandbox.lamp(&["plan", "--gpus", "H1000", "--", "python3", "train.py"]);
     assert!(
@@ -551,7 +551,7 @@ fn schedule_never_due_in_its_hours_warns_and_shows_its_next_run() {
 
 /// The agent would find nothing by it, and the result of the run would go with the machine.
 #[test]
-fn a_pattern_of_outputs_that_is_not_well_formed_is_an_error() {
+fn pattern_of_outputs_that_is_not_well_formed_is_an_error() {
     let (code, out) = findings("outputs = ['model_[0-9].pt', '*.{pt,json}', '[a']");
     assert_eq!((code, out.matches("is no pattern").count()), (100, 1), "{out}");
     assert!(

@@ -63,7 +63,7 @@ fn ready() -> Option<User> {
 }
 
 #[test]
-fn the_program_that_says_who_we_are_is_run_once_for_a_command() {
+fn program_that_says_who_we_are_is_run_once_for_a_command() {
     let Some(user) = ready() else { return };
     let spec: Value = serde_json::from_str(include_str!("../data/v1/spec.json")).expect("a record");
     for job in ["one-222222", "two-222222"] {
@@ -101,7 +101,7 @@ fn the_program_that_says_who_we_are_is_run_once_for_a_command() {
 }
 
 #[test]
-fn a_session_that_ends_before_a_machine_has_booted_buys_none() {
+fn session_that_ends_before_a_machine_has_booted_buys_none() {
     let Some(user) = ready() else { return };
     let session = Session::lasting(&user, 40);
     let job =

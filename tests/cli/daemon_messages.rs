@@ -10,7 +10,7 @@ const PAID: &str =
     "workdir = '.'\ncommand = ['sh', 'job.sh']\nwatch.idle = 'off'\n[machine]\nusd_per_hour = 1\n";
 
 #[test]
-fn a_daemon_that_runs_holds_a_cap_that_is_written_later() {
+fn daemon_that_runs_holds_a_cap_that_is_written_later() {
     let place = Place::new(WAITS);
     place.0.write("paid.toml", PAID);
     let (daemon, words) = place.driving(&["-v", "daemon"]);
@@ -38,7 +38,7 @@ fn a_daemon_that_runs_holds_a_cap_that_is_written_later() {
 
 /// Jobs that were handed over to it are not left in silence.
 #[test]
-fn a_daemon_that_is_ended_names_what_nobody_drives_any_more() {
+fn daemon_that_is_ended_names_what_nobody_drives_any_more() {
     let place = Place::new(WAITS);
     let (mut idle, words) = place.driving(&["daemon"]);
     signal(idle.id(), "TERM");
@@ -71,7 +71,7 @@ fn a_daemon_that_is_ended_names_what_nobody_drives_any_more() {
 
 /// Of one job root it is plain which is meant.
 #[test]
-fn a_daemon_of_several_job_roots_says_which_one_a_warning_is_of() {
+fn daemon_of_several_job_roots_says_which_one_a_warning_is_of() {
     let place = Place::new("true");
     let roots = ["one", "other"].map(|name| place.0.path().join(name).display().to_string());
     let (daemon, words) =

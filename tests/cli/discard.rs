@@ -336,7 +336,7 @@ fn no_job_is_guessed() {
 /// A job that has saved nothing of its own goes on from the one before it: of that, too, it is
 /// written down that nobody does any more.
 #[test]
-fn a_job_that_has_stored_nothing_does_not_begin_from_nothing() {
+fn job_that_has_stored_nothing_does_not_begin_from_nothing() {
     let sandbox = Sandbox::new();
     let stopped = |receipt: &mut Value| receipt["outcome"] = "stopped".into();
     add(&sandbox, "first-222222", |_, receipt| stopped(receipt));

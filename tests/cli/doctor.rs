@@ -144,7 +144,7 @@ fn what_is_wrong_is_told_with_its_cure() {
 }
 
 #[test]
-fn a_new_account_is_told_what_to_do_first() {
+fn new_account_is_told_what_to_do_first() {
     let Some(user) = User::new() else { return };
     user.sandbox
         .write("home/.config/lamplighter/config.toml", "job_root = 's3://nothing-of-that-name'\n");
@@ -340,7 +340,7 @@ fn doctor_with_an_endpoint_that_is_down_reports_checks_unknown() {
 
 /// Its name has no address: whoever mistypes it would look for the fault in the network.
 #[test]
-fn a_region_that_nobody_knows_is_warned_of_with_what_was_meant() {
+fn region_that_nobody_knows_is_warned_of_with_what_was_meant() {
     let sandbox = Sandbox::new();
     let ended = offline(&sandbox, &["doctor"], &[("AWS_REGION", "us-eats-2")]);
     document(&offline(&sandbox, &["doctor", "-o", "json"], &[("AWS_REGION", "us-eats-2")]));

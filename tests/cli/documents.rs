@@ -37,7 +37,7 @@ fn schema(of: &str) -> Value {
 }
 
 #[test]
-fn the_schemas_are_those_of_the_program() {
+fn schemas_are_those_of_the_program() {
     for (of, path) in [("job", "config/schema/job.json"), ("config", "config/schema/config.json")] {
         let ended = Sandbox::new().lamp(&["schema", of]);
         assert_eq!(ended.code, 0);
@@ -49,7 +49,7 @@ const BEGIN: &str = "<!-- keys: generated from the schema -->\n";
 const END: &str = "<!-- end of keys -->\n";
 
 #[test]
-fn the_reference_of_keys_is_the_schemas() {
+fn reference_of_keys_is_the_schemas() {
     let path = "docs/job-file.md";
     let text = std::fs::read_to_string(repository().join(path)).expect("the reference is there");
     let (before, rest) = text.split_once(BEGIN).expect("the reference has a place for the keys");
@@ -164,7 +164,7 @@ fn errors(job: &Loaded) -> Vec<&Finding> {
 }
 
 #[test]
-fn a_documented_default_is_what_happens_without_the_key() {
+fn documented_default_is_what_happens_without_the_key() {
     let sandbox = Sandbox::with_script();
     let spec = |text: String| {
         let job = read(&sandbox, text);
@@ -212,7 +212,7 @@ fn every_documented_example_is_accepted() {
 }
 
 #[test]
-fn the_exit_codes_are_documented_and_none_besides() {
+fn exit_codes_are_documented_and_none_besides() {
     let text = std::fs::read_to_string(repository().join("docs/exit-codes.md"))
         .expect("the list is there");
     let rows: Vec<(String, String)> = text
@@ -232,7 +232,7 @@ fn the_exit_codes_are_documented_and_none_besides() {
 }
 
 #[test]
-fn the_shipped_configuration_is_commented_defaults() {
+fn shipped_configuration_is_commented_defaults() {
     let text = std::fs::read_to_string(repository().join("config/lamp.toml")).expect("it ships");
     let sandbox = Sandbox::with_script();
     // Once as it is, and once with every setting switched on: both must be understood.
@@ -259,7 +259,7 @@ fn the_shipped_configuration_is_commented_defaults() {
 }
 
 #[test]
-fn the_example_jobs_have_no_errors() {
+fn example_jobs_have_no_errors() {
     let folder = repository().join("config/jobs");
     let mut seen = 0;
     for entry in folder.read_dir().expect("the examples are there") {

@@ -179,7 +179,7 @@ fn spot_gang_without_room_for_all_ends_within_join() {
 
 /// A rank that does not come ends the gang within `join`. No machine waits for its time to boot.
 #[test]
-fn a_rank_that_never_joins_ends_the_machines_of_all() {
+fn rank_that_never_joins_ends_the_machines_of_all() {
     let Some(account) = account() else { return };
     let short = job("nodes = 2", "").replace("engine = 'env'", "engine = 'env'\njoin = '10s'");
     account.place.0.write("gang.toml", short);
@@ -199,7 +199,7 @@ fn a_rank_that_never_joins_ends_the_machines_of_all() {
 
 /// Nothing is launched, and the jobs of all ranks end.
 #[test]
-fn a_gang_that_is_refused_buys_nothing_for_any_rank() {
+fn gang_that_is_refused_buys_nothing_for_any_rank() {
     let Some(account) = account() else { return };
     account
         .ec2
@@ -219,7 +219,7 @@ fn a_gang_that_is_refused_buys_nothing_for_any_rank() {
 
 /// A stop before any agent began ends the machines of all ranks.
 #[test]
-fn a_gang_that_is_stopped_leaves_no_machine() {
+fn gang_that_is_stopped_leaves_no_machine() {
     let Some(account) = account() else { return };
     let (code, out, err) = account.lamp(&["run", "--detach", "--unproven", "gang.toml"]);
     assert_eq!(code, 0, "{out}\n{err}");
@@ -233,7 +233,7 @@ fn a_gang_that_is_stopped_leaves_no_machine() {
 }
 
 #[test]
-fn a_plan_counts_the_price_of_all_machines() {
+fn plan_counts_the_price_of_all_machines() {
     let Some(account) = account() else { return };
     let (code, out, err) = account.lamp(&["plan", "gang.toml"]);
     assert_eq!(code, 0, "{out}\n{err}");
@@ -252,7 +252,7 @@ fn a_plan_counts_the_price_of_all_machines() {
 
 /// Two machines of two vCPUs each.
 #[test]
-fn a_quota_must_have_room_for_all_machines() {
+fn quota_must_have_room_for_all_machines() {
     let Some(account) = account() else { return };
     account.ec2.quota("L-1216C47A", 3.0);
     let (code, _, err) = account.lamp(&["plan", "gang.toml"]);

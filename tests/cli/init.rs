@@ -3,7 +3,7 @@
 use super::sandbox::Sandbox;
 
 #[test]
-fn a_script_its_requirements_and_its_checkpoints_are_recognised() {
+fn script_its_requirements_and_its_checkpoints_are_recognised() {
     let sandbox = Sandbox::new();
     sandbox.write("train.py", "signal.signal(signal.SIGUSR1, save)\nfolder = 'checkpoints'\n");
     sandbox.write("requirements.txt", "numpy\n");
@@ -30,7 +30,7 @@ fn a_script_its_requirements_and_its_checkpoints_are_recognised() {
 
 /// The variable that the job itself gets.
 #[test]
-fn a_script_that_asks_where_to_save_is_recognised() {
+fn script_that_asks_where_to_save_is_recognised() {
     let sandbox = Sandbox::new();
     sandbox.write("train.py", "save(os.environ['LAMP_CHECKPOINT_DIR'])\n");
     assert_eq!(sandbox.lamp(&["init"]).code, 0);
@@ -60,7 +60,7 @@ fn every_starter_passes_its_own_check() {
 }
 
 #[test]
-fn a_folder_without_a_script_gets_a_command_that_is_refused() {
+fn folder_without_a_script_gets_a_command_that_is_refused() {
     for files in [&[][..], &["a.py", "b.py"]] {
         let sandbox = Sandbox::new();
         files.iter().for_each(|file| sandbox.write(file, "\n"));
@@ -119,7 +119,7 @@ fn what_a_package_installs_and_what_torchrun_runs_is_recognised() {
 
 /// The stock scripts of `tests/frameworks`: what is found in each without a run.
 #[test]
-fn the_folder_of_each_frameworks_stock_script_is_found() {
+fn folder_of_each_frameworks_stock_script_is_found() {
     let scripts = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frameworks");
     for (name, path, program) in [
         ("hf_trainer", "results", "train.py"),
@@ -170,7 +170,7 @@ fn what_is_not_certain_is_said_in_a_comment() {
 }
 
 #[test]
-fn a_job_file_that_is_there_stays_as_it_is() {
+fn job_file_that_is_there_stays_as_it_is() {
     let sandbox = Sandbox::with_script();
     sandbox.write("lamp.toml", "# mine\n");
     let ended = sandbox.lamp(&["init"]);
@@ -205,7 +205,7 @@ fn json_says_what_was_found() {
 
 /// A flag that all verbs have made `aws` the name of a folder.
 #[test]
-fn a_flag_between_init_and_aws_changes_nothing() {
+fn flag_between_init_and_aws_changes_nothing() {
     let sandbox = Sandbox::new();
     for words in [["init", "-q", "aws", "--help"], ["-q", "init", "aws", "--help"]] {
         let ended = sandbox.lamp(&words);

@@ -8,7 +8,7 @@ use super::place::{Place, Words, end, pids, signal, wait_until};
 const WAITS: &str = "while [ ! -e GO ]; do sleep 0.1; done";
 
 #[test]
-fn a_job_that_nobody_drives_any_more_says_so_and_what_drives_it() {
+fn job_that_nobody_drives_any_more_says_so_and_what_drives_it() {
     let place = Place::new(WAITS);
     let started = place.0.lamp(&["run", "-d", "-q", "--name", "alone", "--", "sh", "job.sh"]);
     assert_eq!(started.code, 0, "{started:?}");
@@ -59,7 +59,7 @@ fn a_job_that_nobody_drives_any_more_says_so_and_what_drives_it() {
 /// skypilot#8860: another shell drives the job later. The second attempt keeps the environment of
 /// the submission.
 #[test]
-fn a_second_attempt_has_the_environment_of_its_submission() {
+fn second_attempt_has_the_environment_of_its_submission() {
     let place = Place::new(
         "printf '%s\\n' \"$HOLLER $PATH\" >> SEEN; while [ ! -e GO ]; do sleep 0.1; done",
     );
@@ -104,7 +104,7 @@ fn a_second_attempt_has_the_environment_of_its_submission() {
 /// after it starts none. The one before does its work well and stays: what it has seen of the
 /// machine the newer has yet to see.
 #[test]
-fn a_second_stop_starts_no_second_driver() {
+fn second_stop_starts_no_second_driver() {
     let place = Place::new("trap '' TERM; while [ ! -e GO ]; do sleep 0.1; done");
     // After its grace the stopped job would end, and its driver with it.
     place.0.write("twice.toml", "command = ['sh', 'job.sh']\nwatch.grace = '20m'\n");
@@ -227,7 +227,7 @@ fn ctrl_c_at_any_moment_of_a_launch_leaves_no_job_alone() {
 }
 
 #[test]
-fn an_attached_run_and_a_daemon_drive_what_they_see() {
+fn attached_run_and_a_daemon_drive_what_they_see() {
     let place = Place::new(WAITS);
     let run = place.start(&["run", "-q", "--name", "beside", "--", "sh", "job.sh"]);
     place.until("beside", "running");
@@ -288,7 +288,7 @@ fn attempt_of_another_owner_is_left_alone_and_status_says_why() {
 
 /// The drivers of a folder of jobs all find at once that there is room for a machine: one takes it.
 #[test]
-fn a_cap_lets_one_of_several_drivers_launch() {
+fn cap_lets_one_of_several_drivers_launch() {
     let place = Place::new(WAITS);
     place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 1.5\n");
     place.0.write("paid.toml", "workdir = '.'\ncommand = ['sh', 'job.sh']\nwatch.idle = 'off'\n[machine]\nusd_per_hour = 1\n");
@@ -320,7 +320,7 @@ fn a_cap_lets_one_of_several_drivers_launch() {
 
 /// A user who wrote 0 for "no cap" is told before a job waits for ever. The daemon logs it too.
 #[test]
-fn a_cap_of_nothing_is_told_by_a_launch_and_by_a_daemon() {
+fn cap_of_nothing_is_told_by_a_launch_and_by_a_daemon() {
     let place = Place::new("true");
     place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 0\n");
     place.0.write("paid.toml", "workdir = '.'\ncommand = ['sh', 'job.sh']\nwatch.idle = 'off'\n[machine]\nusd_per_hour = 1\n");

@@ -108,7 +108,7 @@ fn pipe_in_place_of_record_holds_up_no_other_job() {
 
 /// Whoever is at work on a machine is told to type this, whatever the job file says of limits.
 #[test]
-fn a_machine_that_is_held_can_be_kept_longer_by_any_job() {
+fn machine_that_is_held_can_be_kept_longer_by_any_job() {
     let record = |name: &str, change: fn(&mut Value)| {
         let text = std::fs::read_to_string(repository().join("tests/data/v1").join(name))
             .expect("a record");
@@ -178,7 +178,7 @@ fn status_shows_when_the_machine_ends_and_extend_moves_it() {
 
 /// `run --budget` and `extend --budget` are one word for two things, and each help says which.
 #[test]
-fn the_help_says_which_budget_sets_and_which_adds() {
+fn help_says_which_budget_sets_and_which_adds() {
     let place = Place::new("exit 0");
     let help = |verb: &str| {
         place.0.lamp(&[verb, "--help"]).out.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -275,7 +275,7 @@ fn stop_is_carried_out_after_its_user_interrupts_the_wait() {
 }
 
 #[test]
-fn a_job_that_was_asked_to_end_says_so_before_its_agent_knows() {
+fn job_that_was_asked_to_end_says_so_before_its_agent_knows() {
     let place = Place::new(WAITS);
     assert_eq!(
         place.0.lamp(&["run", "-d", "--name", "deaf", "--idle", "off", "--", "sh", "job.sh"]).code,
@@ -376,7 +376,7 @@ fn stop_that_loses_work_needs_a_job_name_or_yes() {
 
 /// `lamp cancel "$JOB" --yes` where JOB is not set: every id begins with nothing.
 #[test]
-fn an_empty_name_means_no_job() {
+fn empty_name_means_no_job() {
     let place = Place::new(WAITS);
     assert_eq!(
         place.0.lamp(&["run", "-d", "--name", "only", "--idle", "off", "--", "sh", "job.sh"]).code,
@@ -407,7 +407,7 @@ fn an_empty_name_means_no_job() {
 }
 
 #[test]
-fn a_job_is_found_by_its_name_as_its_user_wrote_it() {
+fn job_is_found_by_its_name_as_its_user_wrote_it() {
     let place = Place::new("exit 0");
     for name in ["My Job: α", "my-job-2"] {
         assert_eq!(end(place.start(&["run", "-q", "--name", name, "--", "sh", "job.sh"])).0, 0);
@@ -425,7 +425,7 @@ fn a_job_is_found_by_its_name_as_its_user_wrote_it() {
 
 /// Between the upload of its code and its spec nobody can tell whether somebody is still at it.
 #[test]
-fn a_job_that_is_not_submitted_to_the_end_is_not_called_dead() {
+fn job_that_is_not_submitted_to_the_end_is_not_called_dead() {
     let place = Place::new("exit 0");
     place.0.write("home/.local/state/lamplighter/jobs/half-222222/code/7f.tar.zst", "x");
     let refused = place.0.lamp(&["cancel", "half-222222"]);
@@ -440,7 +440,7 @@ fn a_job_that_is_not_submitted_to_the_end_is_not_called_dead() {
 }
 
 #[test]
-fn a_log_is_followed_as_objects_too() {
+fn log_is_followed_as_objects_too() {
     let place = Place::new("echo begun; while [ ! -e GO ]; do sleep 0.05; done; echo last");
     assert_eq!(
         place.0.lamp(&["run", "-d", "--name", "told", "--idle", "off", "--", "sh", "job.sh"]).code,
@@ -466,7 +466,7 @@ fn a_log_is_followed_as_objects_too() {
 }
 
 #[test]
-fn a_daemon_for_a_job_that_is_not_there_says_so() {
+fn daemon_for_a_job_that_is_not_there_says_so() {
     let place = Place::new("exit 0");
     assert_eq!(end(place.start(&["run", "-q", "--name", "digits", "--", "sh", "job.sh"])).0, 0);
     let typo = place.0.lamp(&["daemon", "--job", "digtis-222222", "--until-done"]);

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::place::{Place, Words, end, signal, wait_until};
 
 #[test]
-fn a_job_runs_to_its_end_and_says_what_it_was() {
+fn job_runs_to_its_end_and_says_what_it_was() {
     let place =
         Place::new("printf 'one\\n\\000\\377two'; mkdir -p out; echo kept > out/a.txt; exit 7");
     let run = place.start(&[
@@ -129,7 +129,7 @@ fn who_leaves_leaves_the_job_running() {
 }
 
 #[test]
-fn the_command_that_tells_is_not_cut_off_by_the_end_of_run() {
+fn command_that_tells_is_not_cut_off_by_the_end_of_run() {
     let place = Place::new("exit 0");
     let told = place.0.path().join("told").display().to_string();
     let config = format!(
@@ -175,7 +175,7 @@ fn a_killed_controller_is_replaced_by_any_other() {
 }
 
 #[test]
-fn a_daemon_drives_what_is_left_to_it() {
+fn daemon_drives_what_is_left_to_it() {
     let place = Place::new("if [ $LAMP_ATTEMPT = 1 ]; then sleep 1000; fi; exit 0");
     let (daemon, _words) = place.driving(&["daemon"]);
     assert_eq!(place.0.lamp(&["daemon"]).code, 102, "a second daemon is refused");
@@ -257,7 +257,7 @@ fn one_daemon_drives_several_job_roots() {
 }
 
 #[test]
-fn a_record_that_stops_the_display_does_not_leave_the_job_alone() {
+fn record_that_stops_the_display_does_not_leave_the_job_alone() {
     let place = Place::new("while [ ! -e GO ]; do sleep 0.05; done; exit 0");
     let run = place.start(&["run", "--idle", "off", "--", "sh", "job.sh"]);
     let job = place.until("job", "running")["job"].as_str().unwrap().to_owned();
@@ -317,7 +317,7 @@ fn what_a_job_leaves_is_its_owners_alone_whatever_the_umask() {
 }
 
 #[test]
-fn an_idle_job_is_ended_and_the_exit_code_says_so() {
+fn idle_job_is_ended_and_the_exit_code_says_so() {
     let place = Place::new("echo busy; sleep 1000");
     let toml = "command = [\"sh\", \"job.sh\"]\nname = \"idler\"\n[watch]\nidle = \"2s\"\nidle_grace = \"1s\"\n";
     place.0.write("job.toml", toml);
@@ -330,7 +330,7 @@ fn an_idle_job_is_ended_and_the_exit_code_says_so() {
 }
 
 #[test]
-fn a_killed_machine_is_lost_and_the_job_goes_on_elsewhere() {
+fn killed_machine_is_lost_and_the_job_goes_on_elsewhere() {
     let place = Place::new("if [ $LAMP_ATTEMPT = 1 ]; then sleep 1000; fi; exit 0");
     let run = place.start(&["run", "--idle", "off", "--usd-per-hour", "10", "--", "sh", "job.sh"]);
     let instance = place.until("job", "running")["instance"].as_str().unwrap().to_owned();
@@ -372,7 +372,7 @@ fn what_is_not_there_is_said_with_what_was_meant() {
 }
 
 #[test]
-fn a_dry_run_starts_nothing() {
+fn dry_run_starts_nothing() {
     let place = Place::new("exit 0");
     let planned = place.0.lamp(&[
         "run",
@@ -405,7 +405,7 @@ fn a_dry_run_starts_nothing() {
 }
 
 #[test]
-fn a_limit_ends_a_job_unless_it_is_extended() {
+fn limit_ends_a_job_unless_it_is_extended() {
     let place = Place::new("sleep 40");
     let (code, _, err) = end(place.start(&[
         "run",
@@ -452,7 +452,7 @@ fn a_limit_ends_a_job_unless_it_is_extended() {
 }
 
 #[test]
-fn a_job_of_a_newer_version_hides_no_other_and_is_not_touched() {
+fn job_of_a_newer_version_hides_no_other_and_is_not_touched() {
     let place = Place::new("exit 0");
     assert_eq!(end(place.start(&["run", "-q", "--name", "mine", "--", "sh", "job.sh"])).0, 0);
     let newer = "{\"format\": 99, \"job\": \"newer-222222\"}";
@@ -477,7 +477,7 @@ fn a_job_of_a_newer_version_hides_no_other_and_is_not_touched() {
 }
 
 #[test]
-fn a_job_root_that_cannot_be_written_is_said_and_nothing_runs() {
+fn job_root_that_cannot_be_written_is_said_and_nothing_runs() {
     let place = Place::new("exit 0");
     for root in ["/proc/lamp", "file:///dev/null/jobs"] {
         let ended = place.0.lamp(&["--job-root", root, "run", "--", "sh", "job.sh"]);
@@ -539,7 +539,7 @@ pub fn failed(report: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_rehearsal_proves_a_script_that_resumes() {
+fn rehearsal_proves_a_script_that_resumes() {
     let (code, report) = rehearse("signal.signal(signal.SIGUSR1, lambda *_: want.append(1))", true);
     assert_eq!((code, report["proved"].as_bool()), (0, Some(true)), "{report:#}");
     let resumed = report["checks"]
@@ -552,7 +552,7 @@ fn a_rehearsal_proves_a_script_that_resumes() {
 }
 
 #[test]
-fn a_rehearsal_finds_a_script_that_begins_again() {
+fn rehearsal_finds_a_script_that_begins_again() {
     let (code, report) =
         rehearse("signal.signal(signal.SIGUSR1, lambda *_: want.append(1))", false);
     assert_eq!((code, failed(&report)), (109, vec!["went_on"]), "{report:#}");
@@ -560,13 +560,13 @@ fn a_rehearsal_finds_a_script_that_begins_again() {
 }
 
 #[test]
-fn a_rehearsal_finds_a_script_that_ignores_the_signal() {
+fn rehearsal_finds_a_script_that_ignores_the_signal() {
     let (code, report) = rehearse("signal.signal(signal.SIGUSR1, lambda *_: None)", true);
     assert_eq!((code, failed(&report).first()), (109, Some(&"saved")), "{report:#}");
 }
 
 #[test]
-fn a_rehearsal_finds_a_script_that_has_no_handler() {
+fn rehearsal_finds_a_script_that_has_no_handler() {
     let (code, report) = rehearse("", true);
     assert_eq!((code, failed(&report)), (109, vec!["asked", "saved", "resumed"]), "{report:#}");
     assert!(
@@ -576,7 +576,7 @@ fn a_rehearsal_finds_a_script_that_has_no_handler() {
 }
 
 #[test]
-fn a_rehearsal_without_a_checkpoint_says_what_is_missing() {
+fn rehearsal_without_a_checkpoint_says_what_is_missing() {
     let place = Place::new("exit 0");
     let ended = place.0.lamp(&["rehearse", "--", "sh", "job.sh"]);
     assert_eq!(
@@ -589,7 +589,7 @@ fn a_rehearsal_without_a_checkpoint_says_what_is_missing() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_printing() {
+fn reader_that_goes_away_ends_the_printing() {
     let place = Place::new("seq 200000");
     assert_eq!(end(place.start(&["run", "-q", "--", "sh", "job.sh"])).0, 0);
     let mut logs = place.start(&["logs", "job"]);

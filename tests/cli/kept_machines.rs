@@ -133,7 +133,7 @@ const AGAIN: &str = "if [ -e again ]; then trap 'exit 0' TERM; while :; do sleep
 /// While the question waits for its answer, another user continues the job on the kept machine. The
 /// machine belongs to the new job.
 #[test]
-fn a_start_between_the_question_and_the_yes_keeps_the_machine() {
+fn start_between_the_question_and_the_yes_keeps_the_machine() {
     if !Terminal::is_there() {
         return lamp_test_support::skipped("script", "no `script`, which makes a terminal");
     }

@@ -12,7 +12,7 @@ use lamp_test_support::ec2::{Fault, Options, State};
 
 /// No job is made that nobody would launch.
 #[test]
-fn a_wrong_clock_is_refused_before_there_is_a_job() {
+fn wrong_clock_is_refused_before_there_is_a_job() {
     let Some(account) = Account::new() else { return };
     account
         .place
@@ -48,7 +48,7 @@ fn a_wrong_clock_is_refused_before_there_is_a_job() {
 }
 
 #[test]
-fn a_launch_that_is_refused_for_good_ends_apply_as_it_ends_run() {
+fn launch_that_is_refused_for_good_ends_apply_as_it_ends_run() {
     let Some(account) = Account::new() else { return };
     account
         .place
@@ -113,7 +113,7 @@ fn start_that_buys_a_machine_in_an_unready_account_is_refused() {
 }
 
 #[test]
-fn a_dry_run_of_apply_says_what_each_new_job_would_cost_at_most() {
+fn dry_run_of_apply_says_what_each_new_job_would_cost_at_most() {
     let Some(account) = Account::new() else { return };
     let job = account.place.0.read("job.toml").replace("'w'", "'../w'");
     account.place.0.write("jobs/day.toml", job.replace("'1h'", "'2h'"));

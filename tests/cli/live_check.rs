@@ -55,7 +55,7 @@ fn live_check_without_a_valid_budget_asks_and_launches_nothing() {
 }
 
 #[test]
-fn a_plan_that_may_cost_more_than_the_budget_launches_nothing() {
+fn plan_that_may_cost_more_than_the_budget_launches_nothing() {
     let plan =
         |name: &str, most: Option<f64>| json!({ "source": { "name": name }, "most_job_usd": most });
     assert_eq!(within(&plan("ec2", Some(0.01)), 0.01), Ok(0.01));
@@ -88,7 +88,7 @@ fn a_plan_that_may_cost_more_than_the_budget_launches_nothing() {
 }
 
 #[test]
-fn the_whole_way_ends_its_own_machine_and_no_other() {
+fn whole_way_ends_its_own_machine_and_no_other() {
     let Some(account) = Account::new() else { return };
     let detached = account.lamp(&["run", "--detach", "--unproven", "job.toml"]);
     assert_eq!(detached.0, 0, "{detached:?}");

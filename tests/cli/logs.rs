@@ -45,7 +45,7 @@ async fn piece(store: &FaultyStore, dir: &JobDir, number: u64, text: &str) {
 }
 
 #[test]
-fn a_log_of_a_thousand_pieces_is_listed_twice() {
+fn log_of_a_thousand_pieces_is_listed_twice() {
     simulate(async |clock| {
         let (store, counting, dir) = job(&clock).await;
         for number in 1..=1000 {
@@ -71,7 +71,7 @@ fn a_log_of_a_thousand_pieces_is_listed_twice() {
 
 /// Two cents and a half of listings and a half of reads.
 #[test]
-fn an_attached_hour_on_a_bucket_costs_three_cents() {
+fn attached_hour_on_a_bucket_costs_three_cents() {
     simulate(async |clock| {
         let (store, counting, dir) = job(&clock).await;
         piece(&store, &dir, 1, "step 1\n").await;

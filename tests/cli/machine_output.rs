@@ -193,7 +193,7 @@ fn keys(document: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_log_is_one_document_or_one_object_a_line() {
+fn log_is_one_document_or_one_object_a_line() {
     let place = Place::new("echo one; echo two");
     assert_eq!(end(place.start(&["run", "-q", "--name", "told", "--", "sh", "job.sh"])).0, 0);
     let (_, whole) = place.0.json(&["logs", "told", "-o", "json"]);

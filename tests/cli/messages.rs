@@ -27,7 +27,7 @@ fn no_fault_of_apply_says_that_nothing_bills() {
 
 /// Its records were deleted; its agent has the spec in memory, and reads wishes.
 #[test]
-fn a_job_whose_spec_is_gone_may_run_and_is_ended_by_stop() {
+fn job_whose_spec_is_gone_may_run_and_is_ended_by_stop() {
     let place = Place::new(WAITS);
     assert_eq!(
         place
@@ -73,7 +73,7 @@ fn a_job_whose_spec_is_gone_may_run_and_is_ended_by_stop() {
 }
 
 #[test]
-fn a_held_machine_says_until_when_and_where_its_work_is() {
+fn held_machine_says_until_when_and_where_its_work_is() {
     let place = Place::new("exit 3");
     place.0.write("lamp.toml", "name = 'held'\ncommand = ['sh', 'job.sh']\n[on]\nfailure = 'keep 5m'\n[machine]\nusd_per_hour = 36\n");
     assert_eq!(place.0.lamp(&["run", "-q", "--detach"]).code, 0);
@@ -176,7 +176,7 @@ fn all_that_is_wrong_with_a_schedule_is_told_at_once() {
 
 /// The rule waits longer at first than a short window says.
 #[test]
-fn an_idle_window_that_somebody_asks_for_is_told_as_it_is_held() {
+fn idle_window_that_somebody_asks_for_is_told_as_it_is_held() {
     let sandbox = Sandbox::with_script();
     let said = |verb: &str, idle: &[&str]| {
         let ended = sandbox
@@ -254,7 +254,7 @@ fn silent_job_has_an_empty_log_and_no_stop_hint_once_it_ends() {
 }
 
 #[test]
-fn a_daemon_takes_a_name_and_says_what_it_does() {
+fn daemon_takes_a_name_and_says_what_it_does() {
     let place = Place::new("exit 0");
     place.0.write("jobs/soon.toml", "command = 'true'\nwatch.idle = 'off'\n[schedule]\n");
     assert_eq!(place.0.lamp(&["apply", "jobs"]).code, 0);

@@ -76,7 +76,7 @@ fn it_is_said_whether_the_job_file_of_the_folder_was_used() {
 }
 
 #[test]
-fn a_live_line_has_no_verdict_on_what_is_over() {
+fn live_line_has_no_verdict_on_what_is_over() {
     let place = Place::new("exit 0");
     let (code, _, err) = end(place.start(&["run", "--", "sh", "job.sh"]));
     assert_eq!(code, 0, "{err}");
@@ -102,7 +102,7 @@ fn run_says_at_most_six_lines_before_the_output() {
 }
 
 #[test]
-fn a_job_that_is_not_understood_is_listed_with_a_word() {
+fn job_that_is_not_understood_is_listed_with_a_word() {
     let sandbox = Sandbox::new();
     sandbox.write("home/.local/state/lamplighter/jobs/newer-222222/spec.json", "{\"format\": 99}");
     let (code, document) = sandbox.json(&["status", "-o", "json"]);
@@ -118,7 +118,7 @@ fn a_job_that_is_not_understood_is_listed_with_a_word() {
 
 /// A rehearsal is over when it has said its word, and what a job had not made yet was not lost.
 #[test]
-fn a_rehearsal_that_is_over_does_not_stand_among_the_jobs() {
+fn rehearsal_that_is_over_does_not_stand_among_the_jobs() {
     let sandbox = Sandbox::new();
     let receipt = |job: &str, name: &str| {
         let mut record: serde_json::Value =
@@ -149,7 +149,7 @@ fn a_rehearsal_that_is_over_does_not_stand_among_the_jobs() {
 }
 
 #[test]
-fn a_missing_checkpoint_path_is_one_error() {
+fn missing_checkpoint_path_is_one_error() {
     let sandbox = Sandbox::with_script();
     for path in ["", "path = ''\n"] {
         sandbox.write(
@@ -167,7 +167,7 @@ fn a_missing_checkpoint_path_is_one_error() {
 }
 
 #[test]
-fn a_cloud_that_this_build_cannot_drive_is_a_finding() {
+fn cloud_that_this_build_cannot_drive_is_a_finding() {
     let sandbox = Sandbox::with_script();
     sandbox.write("job.toml", "command = ['sh', 'train.py']\n[machine]\ncloud = 'aws'\n");
     let ended = sandbox.lamp(&["check", "job.toml"]);

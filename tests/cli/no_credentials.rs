@@ -114,7 +114,7 @@ fn apply_without_credentials_makes_no_job_and_no_schedule() {
 
 /// The last place that is asked is the machine itself, which may be none of AWS's.
 #[test]
-fn a_machine_that_refuses_its_metadata_is_no_news() {
+fn machine_that_refuses_its_metadata_is_no_news() {
     let sandbox = Sandbox::with_script();
     let endpoint = refusing();
     for words in VERBS {
@@ -222,7 +222,7 @@ fn aws_calls_go_through_the_proxy_of_the_environment() {
 /// Nobody was asked, so that nobody is out of reach: a word is missing, as where `lamp iam` lacks
 /// one.
 #[test]
-fn a_region_that_nobody_names_is_a_word_that_is_missing() {
+fn region_that_nobody_names_is_a_word_that_is_missing() {
     let sandbox = Sandbox::new();
     for words in [
         &["init", "aws", "--dry-run"][..],
@@ -240,7 +240,7 @@ fn a_region_that_nobody_names_is_a_word_that_is_missing() {
 }
 
 #[test]
-fn a_sign_on_that_is_over_has_a_sentence_of_its_own() {
+fn sign_on_that_is_over_has_a_sentence_of_its_own() {
     let sandbox = Sandbox::with_script();
     sandbox.write(
         "home/.aws/config",
@@ -271,7 +271,7 @@ fn a_sign_on_that_is_over_has_a_sentence_of_its_own() {
 /// The SDK passes over a name that is no profile, and says that it found nothing; or finds
 /// something else.
 #[test]
-fn a_profile_that_is_none_is_named_with_those_that_there_are() {
+fn profile_that_is_none_is_named_with_those_that_there_are() {
     let sandbox = Sandbox::with_script();
     sandbox.write(
         "home/.aws/config",

@@ -142,7 +142,7 @@ fn one_file_that_cannot_come_does_not_stop_the_others() {
 }
 
 #[test]
-fn a_disk_without_room_is_said_before_anything_comes() {
+fn disk_without_room_is_said_before_anything_comes() {
     let sandbox = kept(&[("a", "one")]);
     // More than any disk of a machine that runs tests, less than a file may be.
     zeros(&sandbox, "huge", 8 << 40);
@@ -199,7 +199,7 @@ fn outputs_of_job_without_any_say_why() {
 }
 
 #[test]
-fn a_verb_that_only_looks_makes_no_job_root() {
+fn verb_that_only_looks_makes_no_job_root() {
     let sandbox = Sandbox::new();
     for verb in ["status", "receipt", "explain", "logs", "outputs", "stop"] {
         sandbox.lamp(&[verb]);

@@ -259,7 +259,7 @@ fn what_the_doctor_asks_is_allowed_to_the_controller() {
 }
 
 #[test]
-fn a_policy_says_whose_machines_it_is_for() {
+fn policy_says_whose_machines_it_is_for() {
     let sandbox = Sandbox::new();
     let words = ["iam", "controller", "--bucket", "b", "--region", "us-east-2"];
     let own = sandbox.lamp(&words);
@@ -280,7 +280,7 @@ fn a_policy_says_whose_machines_it_is_for() {
 
 /// As a launch takes it: another policy would refuse each one.
 #[test]
-fn a_policy_hands_on_the_role_that_the_configuration_names() {
+fn policy_hands_on_the_role_that_the_configuration_names() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "home/.config/lamplighter/config.toml",
@@ -300,7 +300,7 @@ fn a_policy_hands_on_the_role_that_the_configuration_names() {
 }
 
 #[test]
-fn a_policy_is_printed_filled_in() {
+fn policy_is_printed_filled_in() {
     let Some(user) = User::new() else { return };
     let ended = user.lamp(&["iam", "controller"]);
     assert_eq!((ended.code, ended.err.contains("lamp init aws")), (2, true), "{ended:?}");
@@ -409,7 +409,7 @@ fn text(value: &Value) -> String {
 
 /// `LAMP_UPDATE=1` writes the policies into the template.
 #[test]
-fn the_template_has_the_policies_of_config_iam() {
+fn template_has_the_policies_of_config_iam() {
     let path = repository().join(TEMPLATE);
     let read = || std::fs::read_to_string(&path).expect("it ships");
     let found = read();
@@ -438,7 +438,7 @@ fn the_template_has_the_policies_of_config_iam() {
 
 /// Where the linter is: beside moto, which brings it.
 #[test]
-fn the_template_has_no_lints() {
+fn template_has_no_lints() {
     let moto = std::env::var("LAMP_TEST_MOTO").unwrap_or_else(|_| "moto_server".into());
     let program = Path::new(&moto).with_file_name("cfn-lint");
     let Ok(ended) = Command::new(&program).arg(repository().join(TEMPLATE)).output() else {
@@ -468,7 +468,7 @@ fn percent_decoded(text: &str) -> String {
 /// A stack of it is what `lamp init aws` would make: nothing is left to do, and the doctor finds
 /// all of it.
 #[test]
-fn a_stack_is_a_set_up() {
+fn stack_is_a_set_up() {
     let Some(user) = User::new() else { return };
     let body = std::fs::read_to_string(repository().join(TEMPLATE)).expect("it ships");
     let parameter = |at: u32, key: &str, value: &str| {

@@ -85,7 +85,7 @@ fn plan_names_maximum_cost_fallbacks_quota_image_and_disk() {
 }
 
 #[test]
-fn a_budget_bounds_the_plan_to_the_cent_or_is_refused() {
+fn budget_bounds_the_plan_to_the_cent_or_is_refused() {
     let Some(ec2) = market() else { return };
     let held = plan(&ec2, &["--on-demand", "--budget", "2", "-o", "json"]);
     let document: Value =
@@ -142,7 +142,7 @@ fn a_budget_bounds_the_plan_to_the_cent_or_is_refused() {
 }
 
 #[test]
-fn a_full_quota_and_a_low_bid_are_named() {
+fn full_quota_and_a_low_bid_are_named() {
     let Some(ec2) = market() else { return };
     ec2.quota("L-3819A6DF", 2.0);
     let full = plan(&ec2, &["--spot"]);
@@ -167,7 +167,7 @@ fn a_full_quota_and_a_low_bid_are_named() {
 
 /// Unknown is not no: a dry run whose answer is lost forbids nothing.
 #[test]
-fn a_dry_run_without_an_answer_is_no_refusal() {
+fn dry_run_without_an_answer_is_no_refusal() {
     let Some(ec2) = market() else { return };
     ec2.fault(Fault::lost("RunInstances").always());
     let lost = plan(&ec2, &["--spot"]);
@@ -195,7 +195,7 @@ fn a_dry_run_without_an_answer_is_no_refusal() {
 
 /// What `lamp run` would refuse, a plan does not end with 0.
 #[test]
-fn a_plan_that_a_cap_forbids_ends_as_the_run_would() {
+fn plan_that_a_cap_forbids_ends_as_the_run_would() {
     let Some(ec2) = market() else { return };
     let sandbox = Sandbox::with_script();
     sandbox.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 0.1\n");
@@ -228,7 +228,7 @@ fn a_plan_that_a_cap_forbids_ends_as_the_run_would() {
 /// Three regions in the job file, and one of them was never set up: the plan goes on without it,
 /// and says so.
 #[test]
-fn a_region_that_was_never_set_up_is_passed_over_in_words() {
+fn region_that_was_never_set_up_is_passed_over_in_words() {
     let Some(ec2) = market() else { return };
     ec2.spot_prices("g5.xlarge", "us-west-2a", &[(SignedDuration::from_hours(24 * 20), 0.10)]);
     let words = ["--spot", "--region", "us-east-1", "--region", "us-west-2"];
@@ -254,7 +254,7 @@ fn a_region_that_was_never_set_up_is_passed_over_in_words() {
 /// A budget is reckoned with the bid: whoever bids five times on-demand hears what that makes of
 /// ten hours, and what mends it.
 #[test]
-fn a_budget_that_a_high_bid_eats_up_says_how_long_it_lasts() {
+fn budget_that_a_high_bid_eats_up_says_how_long_it_lasts() {
     let Some(ec2) = market() else { return };
     let ended =
         plan(&ec2, &["--spot", "--max-price", "5.0", "--budget", "2", "--max-runtime", "10h"]);
@@ -274,7 +274,7 @@ fn a_budget_that_a_high_bid_eats_up_says_how_long_it_lasts() {
 
 /// `lamp plan` and `lamp run` first say that the work cannot finish in time, then what it costs.
 #[test]
-fn a_deadline_that_cannot_be_met_is_a_warning_before_all_else() {
+fn deadline_that_cannot_be_met_is_a_warning_before_all_else() {
     let Some(ec2) = market() else { return };
     let job = ["--market", "auto", "--work", "20h", "--checkpoint", "c", "--deadline", "3h30m"];
     let ended = plan(&ec2, &job);
@@ -318,7 +318,7 @@ fn a_deadline_that_cannot_be_met_is_a_warning_before_all_else() {
 /// The forecast stands before the reasons; it says which zones it leaves out, and no deadline costs
 /// less than nothing.
 #[test]
-fn a_forecast_comes_first_and_says_what_it_does_not_count() {
+fn forecast_comes_first_and_says_what_it_does_not_count() {
     let Some(ec2) = market() else { return };
     let auto = ["--market", "auto", "--work", "20h", "--deadline", "40h"];
     let ended = plan(&ec2, &[&auto[..], &["--checkpoint", "c"]].concat());
@@ -533,7 +533,7 @@ fn offers_are_ranked_by_what_an_hour_of_work_costs() {
 
 /// One sentence, and what would do instead.
 #[test]
-fn a_bid_below_every_price_says_the_lowest_that_would_do() {
+fn bid_below_every_price_says_the_lowest_that_would_do() {
     let Some(ec2) = market() else { return };
     let low = plan(&ec2, &["--spot", "--max-price", "0.02"]);
     assert_eq!(low.code, 104, "{low:?}");
@@ -565,7 +565,7 @@ fn a_bid_below_every_price_says_the_lowest_that_would_do() {
 /// A region that does not exist has no address; whatever stands there instead is not asked to know
 /// that.
 #[test]
-fn a_region_that_nobody_knows_is_named_beside_the_failure() {
+fn region_that_nobody_knows_is_named_beside_the_failure() {
     let sandbox = Sandbox::with_script();
     let mut command = sandbox.command(&[
         "plan",
@@ -600,7 +600,7 @@ fn a_region_that_nobody_knows_is_named_beside_the_failure() {
 
 /// The plan that docs/aws.md shows is what the program prints.
 #[test]
-fn the_plan_on_the_page_is_the_programs_own() {
+fn plan_on_the_page_is_the_programs_own() {
     let Some(ec2) = market() else { return };
     let page = std::fs::read_to_string(super::sandbox::repository().join("docs/aws.md"))
         .expect("it ships");

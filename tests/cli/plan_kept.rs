@@ -37,7 +37,7 @@ fn asked(calls: &[Call], action: &str, key: &str) -> usize {
 }
 
 #[test]
-fn a_quota_that_was_raised_a_moment_ago_refuses_nothing() {
+fn quota_that_was_raised_a_moment_ago_refuses_nothing() {
     let Some(ec2) = market() else { return };
     let sandbox = Sandbox::with_script();
     ec2.quota(SPOT, 0.0);

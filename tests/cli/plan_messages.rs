@@ -75,7 +75,7 @@ fn an_image_that_is_not_there_says_which_are() {
 
 /// A slip of the finger, and a quota: both with what to type.
 #[test]
-fn a_mistyped_gpu_and_a_quota_that_is_too_small_say_what_to_do() {
+fn mistyped_gpu_and_a_quota_that_is_too_small_say_what_to_do() {
     let Some(ec2) = market() else { return };
     let sandbox = Sandbox::with_script();
     let plan = |wanted: &[&str]| {
@@ -108,7 +108,7 @@ fn a_mistyped_gpu_and_a_quota_that_is_too_small_say_what_to_do() {
 
 /// Nothing many times as dear is bought without a word, and the plan says the word.
 #[test]
-fn a_plan_names_what_is_too_dear_to_be_bought_in_its_place() {
+fn plan_names_what_is_too_dear_to_be_bought_in_its_place() {
     let Some(ec2) = market() else { return };
     let sandbox = Sandbox::with_script();
     let plan = |more: &[&str]| {
@@ -217,7 +217,7 @@ fn budget_or_bid_that_is_too_small_gets_a_hint_that_suffices() {
 /// A region without a known price for disks offers nothing, and the message has the cure. A price of
 /// the shipped list is enough.
 #[test]
-fn a_region_without_the_price_of_a_disk_says_so_and_what_to_do() {
+fn region_without_the_price_of_a_disk_says_so_and_what_to_do() {
     let Some(ec2) = market() else { return };
     let sandbox = Sandbox::with_script();
     let plan = |region: &str| {

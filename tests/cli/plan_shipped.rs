@@ -55,7 +55,7 @@ fn plan_without_credentials_uses_the_shipped_catalogue() {
 
 /// What is sold as 24 GB has 22 GiB, and whoever asked for 24 wonders.
 #[test]
-fn a_gpu_of_less_memory_than_was_asked_for_says_why_it_will_do() {
+fn gpu_of_less_memory_than_was_asked_for_says_why_it_will_do() {
     let sandbox = Sandbox::with_script();
     let of = |gpus: &str| {
         let words = [
@@ -179,7 +179,7 @@ fn plan_refused_without_asking_aws_ends_with_its_own_code() {
 }
 
 #[test]
-fn a_name_that_nobody_knows_is_the_first_hint() {
+fn name_that_nobody_knows_is_the_first_hint() {
     let sandbox = Sandbox::with_script();
     let typed = |flag: &str, name: &str| lamp(&sandbox, &["plan"], &[flag, name]).err;
     let region = typed("--region", "us-esat-1");

@@ -60,7 +60,7 @@ mod asked {
     use lamp_test_support::ec2::{FalseEc2, Fault, Options};
 
     #[test]
-    fn a_region_that_does_not_answer_is_named_beside_rows_too() {
+    fn region_that_does_not_answer_is_named_beside_rows_too() {
         let Some(ec2) = FalseEc2::start(Options::default()) else { return };
         ec2.fault(
             Fault::code("DescribeInstanceTypes", "AuthFailure")

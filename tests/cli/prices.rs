@@ -60,7 +60,7 @@ fn prices_without_credentials_show_the_dated_shipped_catalogue() {
 }
 
 #[test]
-fn a_region_without_shipped_prices_says_so_and_makes_none_up() {
+fn region_without_shipped_prices_says_so_and_makes_none_up() {
     let ended = offline(&["prices", "--gpu", "T4", "--region", "eu-west-1"]);
     assert_eq!(ended.code, 103, "{ended:?}");
     for said in [
@@ -72,7 +72,7 @@ fn a_region_without_shipped_prices_says_so_and_makes_none_up() {
 }
 
 #[test]
-fn a_gpu_that_nobody_sells_is_answered_with_those_that_are_sold() {
+fn gpu_that_nobody_sells_is_answered_with_those_that_are_sold() {
     let ended = offline(&["prices", "--gpu", "A10", "--region", "us-east-1"]);
     assert_eq!(ended.code, 101, "{ended:?}");
     assert!(
@@ -371,7 +371,7 @@ pub(crate) mod asked {
     }
 
     #[test]
-    fn the_plot_is_of_the_cheapest_zone_or_of_the_one_that_is_named() {
+    fn plot_is_of_the_cheapest_zone_or_of_the_one_that_is_named() {
         let Some(ec2) = market() else { return };
         let args = ["prices", "--type", "g5.xlarge", "--days", "10"];
         let plotted = |more: &[&str]| asked(&ec2, &[&args[..], more].concat());
@@ -393,7 +393,7 @@ pub(crate) mod asked {
     }
 
     #[test]
-    fn a_long_answer_is_announced_and_nothing_is_asked_twice() {
+    fn long_answer_is_announced_and_nothing_is_asked_twice() {
         let Some(ec2) = market() else { return };
         ec2.latency(std::time::Duration::from_millis(700));
         let sandbox = Sandbox::new();

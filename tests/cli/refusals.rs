@@ -18,7 +18,7 @@ fn is_untouched(sandbox: &Sandbox) -> bool {
 const RUN: [&str; 4] = ["run", "job.toml", "--job-root", "root"];
 
 #[test]
-fn a_job_with_errors_is_not_started() {
+fn job_with_errors_is_not_started() {
     let sandbox = with_job("command = ['sh', 'train.py']\nidle = 15\n[watch]\nidle = 15\n");
     let ended = sandbox.lamp(&RUN);
     assert_eq!((ended.code, ended.out.as_str()), (100, ""), "{ended:?}");
@@ -31,7 +31,7 @@ fn a_job_with_errors_is_not_started() {
 }
 
 #[test]
-fn a_secret_in_the_workdir_is_refused_with_its_own_code() {
+fn secret_in_the_workdir_is_refused_with_its_own_code() {
     let sandbox = with_job("command = ['sh', 'train.py']\n");
     sandbox.write("hub.py", ["TOKEN = 'h", "f_", "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8bC3dF5'\n"].concat());
     let ended = sandbox.lamp(&RUN);
@@ -71,7 +71,7 @@ fn missing_command_is_refused_before_it_costs_anything() {
 }
 
 #[test]
-fn a_job_root_that_cannot_be_written_says_so() {
+fn job_root_that_cannot_be_written_says_so() {
     let sandbox = with_job("command = ['sh', 'train.py']\n");
     sandbox.write("root", "this is a file");
     let ended = sandbox.lamp(&RUN);
@@ -105,7 +105,7 @@ fn without_a_home_folder_the_sentence_says_what_is_missing() {
 }
 
 #[test]
-fn a_plan_starts_nothing() {
+fn plan_starts_nothing() {
     let sandbox = with_job(
         "command = ['sh', 'train.py']\nmachine.usd_per_hour = 0.5\nlimits.max_runtime = '2h'\n",
     );

@@ -43,7 +43,7 @@ fn stop(changes: &[Value]) -> Option<f64> {
 }
 
 #[test]
-fn an_idle_end_is_told_as_lines_of_json() {
+fn idle_end_is_told_as_lines_of_json() {
     let sandbox = recorded();
     let changes = lines(&sandbox.lamp(&[
         "replay",
@@ -110,7 +110,7 @@ fn idle_replay_counts_only_the_gpus_that_are_named() {
 }
 
 #[test]
-fn a_bad_recording_is_refused_with_its_line() {
+fn bad_recording_is_refused_with_its_line() {
     let sandbox = recorded();
     sandbox.write("torn.csv", "t_seconds,gpu_index,gpu_util_pct\n0,0,5\n30,0,much\n");
     sandbox.write("back.csv", "t_seconds,gpu_index,gpu_util_pct\n30,0,5\n0,0,5\n");

@@ -36,7 +36,7 @@ fn each_question_has_one_word() {
 }
 
 #[test]
-fn the_verdict_with_its_numbers() {
+fn verdict_with_its_numbers() {
     let (code, out, _) = answers(&["-o", "jsonl"], FIRST);
     let verdict: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(
@@ -47,7 +47,7 @@ fn the_verdict_with_its_numbers() {
 }
 
 #[test]
-fn a_line_that_is_no_question_is_named() {
+fn line_that_is_no_question_is_named() {
     for broken in ["{}", "x", &FIRST.replace("7200", "-1"), &FIRST.replace("3.06", "1e300")] {
         let (code, out, err) = answers(&[], &format!("{FIRST}\n{broken}\n{FIRST}\n"));
         assert_eq!((code, out.as_str()), (100, "spot\n"), "{broken}");
@@ -56,7 +56,7 @@ fn a_line_that_is_no_question_is_named() {
 }
 
 #[test]
-fn a_price_below_nothing_and_a_tick_of_no_time_are_refused() {
+fn price_below_nothing_and_a_tick_of_no_time_are_refused() {
     let priced = |name: &str| FIRST.replace(&format!(r#""{name}":"#), &format!(r#""{name}":-"#));
     for (broken, because) in [
         (priced("price_spot"), "`price_spot` is -0.9731: a price is 0 or more"),
@@ -71,7 +71,7 @@ fn a_price_below_nothing_and_a_tick_of_no_time_are_refused() {
 
 /// The example of the help is a question, and each field that a question may have is told there.
 #[test]
-fn the_help_says_what_a_question_is() {
+fn help_says_what_a_question_is() {
     let help = Sandbox::new().lamp(&["replay", "market", "--help"]).out;
     let from = help.find('{').expect("an example");
     let to = from + help[from..].find('}').expect("the end of the example") + 1;

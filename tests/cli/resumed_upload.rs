@@ -162,7 +162,7 @@ fn code_that_is_there_is_not_sent_again() {
 
 /// Whoever was cut off between the two finds code without a job.
 #[test]
-fn a_job_that_was_never_made_is_not_called_no_jobs() {
+fn job_that_was_never_made_is_not_called_no_jobs() {
     let Some(user) = ready() else { return };
     let code = format!("/{}/root/jobs/big-222222/code/{:064}.tar.zst", user.ec2.name("jobs"), 0);
     assert_eq!(user.ec2.s3("PUT", &code, b"code").0, 200);

@@ -15,7 +15,7 @@ fn with_secret() -> Sandbox {
 }
 
 #[test]
-fn a_token_is_refused_with_file_line_and_rule_and_never_shown() {
+fn token_is_refused_with_file_line_and_rule_and_never_shown() {
     let sandbox = with_secret();
     let ended = sandbox.lamp(&["check", "job.toml"]);
     assert_eq!(ended.code, 100);
@@ -87,7 +87,7 @@ fn token_in_env_setup_or_command_is_refused_and_never_shown() {
 
 /// As SQLAlchemy, Redis and Git write them, in `env` and in a file alike.
 #[test]
-fn a_password_in_a_url_is_refused_whoever_logs_in_by_it() {
+fn password_in_a_url_is_refused_whoever_logs_in_by_it() {
     for login in [
         "postgres://appuser:",
         "postgresql+psycopg2://trainer:",
@@ -143,7 +143,7 @@ fn name_that_sounds_like_a_secret_is_a_warning_until_allowed() {
 }
 
 #[test]
-fn a_token_in_the_job_file_is_told_once() {
+fn token_in_the_job_file_is_told_once() {
     let sandbox = Sandbox::with_script();
     sandbox.write(
         "job.toml",
@@ -158,7 +158,7 @@ fn a_token_in_the_job_file_is_told_once() {
 }
 
 #[test]
-fn an_ignored_secret_does_not_ship_and_is_no_finding() {
+fn ignored_secret_does_not_ship_and_is_no_finding() {
     let sandbox = with_secret();
     sandbox.write(".lampignore", "lib/hub.py\n");
     assert_eq!(sandbox.lamp(&["check", "job.toml"]).code, 0);
@@ -193,7 +193,7 @@ fn environment_files_and_key_files_are_known_by_name() {
 }
 
 #[test]
-fn a_private_key_is_its_body_and_not_the_word() {
+fn private_key_is_its_body_and_not_the_word() {
     let header = ["-----BEGIN OPENSSH PRIV", "ATE KEY-----"].concat();
     let body = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAAB";
     let sandbox = Sandbox::with_script();

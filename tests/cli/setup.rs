@@ -54,7 +54,7 @@ impl User {
 const CONFIG: &str = "home/.config/lamplighter/config.toml";
 
 #[test]
-fn an_account_is_made_ready_once() {
+fn account_is_made_ready_once() {
     let Some(user) = User::new() else { return };
     user.sandbox.write(CONFIG, "# mine\n[watch]\nidle = \"10m\"\n");
     let dry = user.lamp(&["init", "aws", "--dry-run"]);
@@ -311,7 +311,7 @@ fn uninit_keeps_a_bucket_that_holds_a_file_of_the_user() {
 }
 
 #[test]
-fn a_machine_that_runs_keeps_its_role() {
+fn machine_that_runs_keeps_its_role() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     let params = [
@@ -347,7 +347,7 @@ fn a_machine_that_runs_keeps_its_role() {
 
 /// One that was launched when another region was in the configuration loses its rights as well.
 #[test]
-fn a_machine_in_a_region_that_nobody_named_keeps_its_role_too() {
+fn machine_in_a_region_that_nobody_named_keeps_its_role_too() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     let params = [
@@ -421,7 +421,7 @@ fn bucket_of_another_region_or_of_a_bad_name_is_explained() {
 
 /// No job ends it, so that nobody is sent to look for one.
 #[test]
-fn a_machine_with_our_owner_tag_alone_is_named_apart() {
+fn machine_with_our_owner_tag_alone_is_named_apart() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     let params = [
@@ -468,7 +468,7 @@ fn region_that_is_set_up_later_is_added_to_the_configuration() {
 
 /// The global services have no region of their own, and are signed for one all the same.
 #[test]
-fn the_flag_alone_names_the_region() {
+fn flag_alone_names_the_region() {
     let Some(user) = User::new() else { return };
     let lamp = |args: &[&str]| {
         user.sandbox.end(user.sandbox.command(args).envs(user.ec2.env()).env_remove("AWS_REGION"))
@@ -560,7 +560,7 @@ fn another_bucket_is_taken_in_both_places_or_in_none() {
 }
 
 #[test]
-fn a_bucket_of_somebodys_own_is_used_as_it_is() {
+fn bucket_of_somebodys_own_is_used_as_it_is() {
     let Some(user) = User::new() else { return };
     let bucket = user.ec2.bucket("theirs");
     let made = user.lamp(&["init", "aws", "--yes", "--bucket", &bucket, "--prefix", "team/a"]);
@@ -581,7 +581,7 @@ fn a_bucket_of_somebodys_own_is_used_as_it_is() {
 /// A slip is told before anything is asked, and a further region without the first says the line
 /// that works.
 #[test]
-fn a_region_that_is_none_or_comes_alone_says_what_to_type() {
+fn region_that_is_none_or_comes_alone_says_what_to_type() {
     let Some(user) = User::new() else { return };
     let slip = user.lamp(&["init", "aws", "--dry-run", "--region", "us-eats-2"]);
     assert!(

@@ -82,7 +82,7 @@ fn two_that_make_the_same_account_ready_at_once_both_end_well() {
 
 /// A bucket that got an owner meanwhile keeps him.
 #[test]
-fn a_bucket_that_another_owner_has_just_made_stays_his() {
+fn bucket_that_another_owner_has_just_made_stays_his() {
     let Some(user) = User::new() else { return };
     let bob = user.sandbox.end(
         user.sandbox

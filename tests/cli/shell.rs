@@ -50,7 +50,7 @@ fn colour_is_a_choice_and_meaning_never_rests_on_it() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn reader_that_goes_away_is_no_error() {
     let sandbox = Sandbox::new();
     let mut child = sandbox
         .command(&["completions", "bash"])
@@ -140,7 +140,7 @@ fn real_shells_complete_verbs_and_job_ids() {
 }
 
 #[test]
-fn a_job_root_that_is_no_place_is_refused_with_a_hint() {
+fn job_root_that_is_no_place_is_refused_with_a_hint() {
     let sandbox = Sandbox::with_script();
     let ended = sandbox.lamp(&["check", "--job-root", "gs://bucket", "--", "sh", "train.py"]);
     assert_eq!(ended.code, 100);

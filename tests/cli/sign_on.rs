@@ -39,7 +39,7 @@ fn portal() -> (String, Receiver<(String, String)>) {
 }
 
 #[test]
-fn a_sign_on_that_holds_is_all_that_a_command_needs() {
+fn sign_on_that_holds_is_all_that_a_command_needs() {
     let Some(user) = User::new() else { return };
     let (portal, told) = portal();
     user.sandbox.write(

@@ -102,7 +102,7 @@ fn people_get_a_table_a_plot_and_a_word_on_what_was_played() {
 }
 
 #[test]
-fn a_deadline_is_met_by_auto_and_what_cannot_be_played_is_said() {
+fn deadline_is_met_by_auto_and_what_cannot_be_played_is_said() {
     let sandbox = Sandbox::new();
     sandbox.write("never.json", r#"{"gap_seconds": 600, "first": 0, "runs": [400]}"#);
     sandbox.write("broken.json", r#"{"gap_seconds": 600}"#);
@@ -221,7 +221,7 @@ fn what_never_finishes_is_not_called_cheap_or_late() {
 }
 
 #[test]
-fn a_recording_that_is_another_than_it_says_is_refused() {
+fn recording_that_is_another_than_it_says_is_refused() {
     let sandbox = Sandbox::new();
     for (text, because) in [
         (
@@ -417,7 +417,7 @@ fn simulate_interrupted_shows_the_worlds_that_have_run() {
 }
 
 #[test]
-fn a_limit_that_no_market_can_keep_is_told_before_it_is_played() {
+fn limit_that_no_market_can_keep_is_told_before_it_is_played() {
     let sandbox = Sandbox::new();
     // A run time is one machine's: where one is taken early enough, the next has what is left of
     // the work and the whole of its time.

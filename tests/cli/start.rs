@@ -38,7 +38,7 @@ pub(super) fn jobs(place: &Place) -> Vec<String> {
 }
 
 #[test]
-fn a_job_goes_on_on_the_disk_that_was_kept() {
+fn job_goes_on_on_the_disk_that_was_kept() {
     let place = stops_on_failure("[limits]\nbudget = 1\n");
     assert_eq!(end(place.start(&["run", "-q"])).0, 3);
     let first = place.receipt("kept");

@@ -298,7 +298,7 @@ fn sweep_shows_the_newest_checkpoint_before_it_ends_an_orphan() {
 /// Nobody here knows their jobs: only the one that is named ends, and only where it carries this
 /// owner's tags.
 #[test]
-fn a_machine_of_an_unknown_job_ends_by_its_id_alone() {
+fn machine_of_an_unknown_job_ends_by_its_id_alone() {
     let Some(ec2) = cloud() else { return };
     let [named, other] = REGIONS.map(|region| ours(&ec2, region, 1));
     let theirs = launch(&ec2, REGIONS[0], &{
@@ -352,7 +352,7 @@ fn a_machine_of_an_unknown_job_ends_by_its_id_alone() {
 
 /// The disk of one that stands bills, and `lamp cancel` of its job finds no job.
 #[test]
-fn a_stopped_machine_of_an_unknown_job_is_told_of_and_ended_too() {
+fn stopped_machine_of_an_unknown_job_is_told_of_and_ended_too() {
     let Some(ec2) = cloud() else { return };
     let stopped = ours(&ec2, REGIONS[0], 1);
     ec2.ask_in(REGIONS[0], "StopInstances", &[("InstanceId.1", &stopped)]).expect("stopped");

@@ -136,7 +136,7 @@ fn sweeper_is_made_once_updated_with_lamp_and_removed_whole() {
 }
 
 #[test]
-fn the_doctor_says_whether_it_comes() {
+fn doctor_says_whether_it_comes() {
     let Some(user) = User::new() else { return };
     program(&user, 0);
     assert_eq!(lamp(&user, &["init", "aws", "--yes"]).code, 0);
@@ -192,7 +192,7 @@ fn without_a_program_for_its_machines_nothing_is_made() {
 
 /// A role that was just made is not believed at once.
 #[test]
-fn a_role_that_is_not_believed_yet_is_waited_for() {
+fn role_that_is_not_believed_yet_is_waited_for() {
     let Some(user) = User::new() else { return };
     program(&user, 0);
     let no = "The role defined for the function cannot be assumed by Lambda.";

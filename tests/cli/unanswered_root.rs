@@ -75,7 +75,7 @@ fn answer_lost_once_is_not_shown() {
 
 /// Nobody else has made it: who finds it there has it driven.
 #[test]
-fn a_job_that_apply_finds_there_is_driven_to_its_end() {
+fn job_that_apply_finds_there_is_driven_to_its_end() {
     let Some(account) = Account::new() else { return };
     account
         .place

@@ -43,7 +43,7 @@ fn unreadable_job_is_named_with_its_owner_and_hides_no_other() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for() {
+fn pipe_in_the_place_of_a_file_is_refused_and_not_waited_for() {
     for name in [".gitignore", ".lampignore", "sub/.gitignore"] {
         let sandbox = Sandbox::with_script();
         sandbox.write("sub/x.py", "");

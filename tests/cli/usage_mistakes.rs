@@ -41,7 +41,7 @@ fn unwritable_output_is_a_failure_and_a_closed_pipe_is_none() {
 }
 
 #[test]
-fn a_job_root_in_the_workdir_does_not_ship() {
+fn job_root_in_the_workdir_does_not_ship() {
     let sandbox = Sandbox::with_script();
     for file in ["jobs/jobs/a-222222/code/x.tar.zst", "jobs/jobs/a-222222/spec.json"] {
         sandbox.write(file, "x".repeat(1000));
@@ -96,7 +96,7 @@ fn unreadable_file_in_the_workdir_is_a_finding_beside_others() {
 
 /// Whoever opens a pipe waits for whoever writes to it.
 #[test]
-fn a_pipe_is_no_job_file() {
+fn pipe_is_no_job_file() {
     let sandbox = Sandbox::with_script();
     rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -156,7 +156,7 @@ fn command_in_a_deleted_folder_works_unless_it_needs_the_folder() {
 }
 
 #[test]
-fn a_usage_error_for_machines_names_what_is_missing() {
+fn usage_error_for_machines_names_what_is_missing() {
     let ended = Sandbox::new().lamp(&["-o", "json", "completions"]);
     let error: serde_json::Value = serde_json::from_str(&ended.err).unwrap();
     assert_eq!((ended.code, &error["error"]["code"]), (2, &2.into()), "{ended:?}");
@@ -197,7 +197,7 @@ fn region_or_type_that_is_not_one_name_is_refused_offline() {
 
 /// Beside the names of all machines that are sold elsewhere the one that matters is not seen.
 #[test]
-fn a_region_that_nobody_knows_sells_nothing_in_one_line() {
+fn region_that_nobody_knows_sells_nothing_in_one_line() {
     let sandbox = Sandbox::with_script();
     let ended = sandbox.end(
         sandbox
@@ -267,7 +267,7 @@ fn what_setup_names_and_the_workdir_does_not_hold_is_told() {
 }
 
 #[test]
-fn a_mistake_that_was_typed_is_not_told_of_a_line_of_the_file() {
+fn mistake_that_was_typed_is_not_told_of_a_line_of_the_file() {
     let sandbox = Sandbox::with_script();
     sandbox
         .write("job.toml", "command = ['sh', 'train.py']\n[limits]\nbudget = 5\nlease = '90s'\n");
@@ -294,7 +294,7 @@ fn a_mistake_that_was_typed_is_not_told_of_a_line_of_the_file() {
 }
 
 #[test]
-fn a_mistake_of_the_configuration_is_told_of_its_own_line() {
+fn mistake_of_the_configuration_is_told_of_its_own_line() {
     let sandbox = Sandbox::with_script();
     sandbox.write("job.toml", "command = ['sh', 'train.py']\n[limits]\nlease = '90s'\n");
     sandbox.write("home/.config/lamplighter/config.toml", "owner = 'me'\n[limits]\nbudget = 0\n");
@@ -315,7 +315,7 @@ fn a_mistake_of_the_configuration_is_told_of_its_own_line() {
 
 /// Not by the parser's words, which take it for a flag.
 #[test]
-fn an_amount_below_nothing_is_told_as_that() {
+fn amount_below_nothing_is_told_as_that() {
     let sandbox = Sandbox::with_script();
     for (flag, path) in [("--budget", "limits.budget"), ("--usd-per-hour", "machine.usd_per_hour")]
     {
