@@ -62,7 +62,7 @@ const NOTHING: ApplyWishes =
     ApplyWishes { replace: false, prune: false, again: false, whole: true };
 
 #[test]
-fn a_file_makes_a_job_once_and_other_words_make_another() {
+fn file_makes_a_job_once_and_other_words_make_another() {
     assert_eq!(says(&[file("a", "1")], &[], &[], NOTHING), ["a job create"]);
     assert_eq!(
         says(&[file("a", "1")], &[job(1, "a", "1", true)], &[], NOTHING),
@@ -83,7 +83,7 @@ fn a_file_makes_a_job_once_and_other_words_make_another() {
 
 /// A call made the new job and left the old one: the next sees it still, and can stop it.
 #[test]
-fn the_old_job_of_a_file_that_changed_is_not_forgotten() {
+fn old_job_of_a_file_that_changed_is_not_forgotten() {
     let replace = ApplyWishes { replace: true, ..NOTHING };
     let both = [job(1, "a", "1", false), job(2, "a", "2", false)];
     assert_eq!(says(&[file("a", "2")], &both, &[], NOTHING), ["a job unchanged, leaves j-1"]);
@@ -162,7 +162,7 @@ fn job_of_a_missing_file_stops_only_on_prune_of_a_directory() {
 }
 
 #[test]
-fn a_schedule_comes_and_goes_with_its_table() {
+fn schedule_comes_and_goes_with_its_table() {
     assert_eq!(says(&[scheduled("a", false)], &[], &[], NOTHING), ["a schedule create"]);
     assert_eq!(says(&[scheduled("a", true)], &[], &["a"], NOTHING), ["a schedule unchanged"]);
     assert_eq!(

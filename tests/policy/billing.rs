@@ -45,7 +45,7 @@ fn prices(points: &[(Timestamp, UsdPerHour)]) -> PriceHistory {
 }
 
 #[test]
-fn a_price_that_doubles_half_way_costs_half_as_much_again() {
+fn price_that_doubles_half_way_costs_half_as_much_again() {
     let price = micros(1_000_000);
     let plan = plan(price, Some(micros(3_000_000)));
     let at_plan = ran(&plan, 2 * HOUR);
@@ -113,7 +113,7 @@ fn what_is_not_billed_by_a_price_that_moves_stays_as_it_is() {
 
 proptest! {
     #[test]
-    fn a_price_that_stands_still_costs_what_the_plan_said(price in 1i64..90_000_000, secs in 1u64..1_000_000, cut in 0u64..1_000_000) {
+    fn price_that_stands_still_costs_what_the_plan_said(price in 1i64..90_000_000, secs in 1u64..1_000_000, cut in 0u64..1_000_000) {
         let plan = plan(micros(price), Some(micros(price)));
         let at_plan = ran(&plan, secs);
         // The cloud may say the same price again at any moment.

@@ -79,7 +79,7 @@ proptest! {
 
     /// Who looks sooner never bills more.
     #[test]
-    fn a_sooner_dark_look_never_bills_more(silent in 0_u64..3000, billed_after in 0_u64..2000, dark_for in 0_u64..2000, sooner in 0_u64..1000) {
+    fn sooner_dark_look_never_bills_more(silent in 0_u64..3000, billed_after in 0_u64..2000, dark_for in 0_u64..2000, sooner in 0_u64..1000) {
         let beat_ago = billed_after + silent + sooner + dark_for;
         let usd = |dark_for| {
             let (facts, view) = unsaid(beat_ago, billed_after, dark_for, false);
@@ -94,7 +94,7 @@ proptest! {
 /// Seed 15 of six hours: an agent that died again and again said nothing for minutes, and then told
 /// its outcome and powered off. EC2 dates no power-off from within, and nobody looked for long.
 #[test]
-fn an_outcome_after_minutes_of_silence_is_a_sign_that_it_ran() {
+fn outcome_after_minutes_of_silence_is_a_sign_that_it_ran() {
     for (silent, step) in [(0, 0), (240, 0), (240, 3600), (240, -3600)] {
         let (mut facts, view) = unsaid(3000, 0, 600, false);
         // The machine's own clock may be wrong, by as much then as when it was heard last.

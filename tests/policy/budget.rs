@@ -77,7 +77,7 @@ fn what_earlier_attempts_cost_is_gone() {
 }
 
 #[test]
-fn a_free_machine_never_runs_out_of_money() {
+fn free_machine_never_runs_out_of_money() {
     let limits = LimitsSpec { budget: Some(usd(0.01)), ..LimitsSpec::default() };
     let free = LimitFacts { price: UsdPerHour::ZERO, ..account(limits) };
     assert_eq!(judge_limits(&free, at(1_000_000)).next, None);
@@ -106,7 +106,7 @@ fn warnings_at_80_and_95_percent_then_the_drain() {
 }
 
 #[test]
-fn an_extension_moves_the_limits_but_not_the_machines_hard_end() {
+fn extension_moves_the_limits_but_not_the_machines_hard_end() {
     let limits = LimitsSpec {
         max_runtime: hours(1),
         budget: Some(usd(2.0)),
@@ -145,7 +145,7 @@ proptest! {
 
     /// If the drain begins when it must and takes its allowance, the bill stays within the budget.
     #[test]
-    fn the_budget_holds_with_the_drain_in_it(budget in 1_000_000..1_000_000_000i64, price in 1..100_000_000i64, drain in 0..600u64) {
+    fn budget_holds_with_the_drain_in_it(budget in 1_000_000..1_000_000_000i64, price in 1..100_000_000i64, drain in 0..600u64) {
         let limits = LimitsSpec { budget: Some(Usd::from_micros(budget)), ..LimitsSpec::default() };
         let account = LimitFacts { price: UsdPerHour::new(Usd::from_micros(price)), drain: Span::from_secs(drain), ..account(limits) };
         let point = limit_points(&account)[0];

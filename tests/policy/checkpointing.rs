@@ -25,7 +25,7 @@ fn young_and_daly_by_hand() {
 }
 
 #[test]
-fn a_cadence_that_cannot_fit_is_refused_with_its_numbers() {
+fn cadence_that_cannot_fit_is_refused_with_its_numbers() {
     assert_eq!(check_cadence(secs(600), secs(60), Some(secs(120))), Ok(()));
     let fault = check_cadence(secs(60), secs(60), None).unwrap_err();
     assert_eq!(fault, CadenceFault::LongerThanInterval { save: secs(60), interval: secs(60) });
@@ -56,7 +56,7 @@ proptest! {
 
     /// Cheaper saves and more interruptions ask for shorter intervals.
     #[test]
-    fn the_interval_follows_its_causes(save in 1..600u64, more in 0..600u64, between in 1..1_000_000u64, longer in 0..1_000_000u64) {
+    fn interval_follows_its_causes(save in 1..600u64, more in 0..600u64, between in 1..1_000_000u64, longer in 0..1_000_000u64) {
         prop_assert!(young_interval(secs(save), secs(between)) <= young_interval(secs(save + more), secs(between)));
         prop_assert!(young_interval(secs(save), secs(between)) <= young_interval(secs(save), secs(between + longer)));
     }

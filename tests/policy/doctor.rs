@@ -45,7 +45,7 @@ fn level_and_cure(check: &Check) -> (Level, bool) {
 }
 
 #[test]
-fn a_clock_that_is_off_is_told_before_aws_refuses() {
+fn clock_that_is_off_is_told_before_aws_refuses() {
     for (secs, level) in [
         (0, Level::Ok),
         (59, Level::Ok),
@@ -67,7 +67,7 @@ fn quotas(spot: Result<f64, String>, on_demand: f64) -> Vec<GpuQuota> {
 }
 
 #[test]
-fn a_quota_of_nothing_says_how_to_ask_for_more() {
+fn quota_of_nothing_says_how_to_ask_for_more() {
     let levels = |quotas: &[GpuQuota]| {
         judge_quotas("us-east-2", quotas).iter().map(|check| check.level).collect::<Vec<_>>()
     };
@@ -96,7 +96,7 @@ fn a_quota_of_nothing_says_how_to_ask_for_more() {
 }
 
 #[test]
-fn a_bucket_is_there_private_and_near() {
+fn bucket_is_there_private_and_near() {
     let judge = |found| level_and_cure(&judge_bucket(&names(), &found));
     assert_eq!(judge(Found::There(bucket())), (Level::Ok, false));
     assert_eq!(judge(Found::Nothing), (Level::Failure, true));
@@ -127,7 +127,7 @@ fn a_bucket_is_there_private_and_near() {
 /// S3 has answered: with no cure, whoever was given a name that is taken would look for the fault
 /// in the network.
 #[test]
-fn a_bucket_of_another_account_is_a_failure_with_a_cure() {
+fn bucket_of_another_account_is_a_failure_with_a_cure() {
     let told = judge_bucket(
         &names(),
         &Found::Unknown(
@@ -174,7 +174,7 @@ fn absent_image_or_price_list_fails_and_an_unknown_one_does_not() {
 }
 
 #[test]
-fn a_bucket_with_a_key_that_the_machines_may_not_use_is_broken() {
+fn bucket_with_a_key_that_the_machines_may_not_use_is_broken() {
     let key = "arn:aws:kms:us-east-2:1:key/0a1b";
     let check = judge_bucket(
         &names(),
@@ -192,7 +192,7 @@ fn a_bucket_with_a_key_that_the_machines_may_not_use_is_broken() {
 }
 
 #[test]
-fn the_alarm_needs_its_role_where_there_is_an_alarm() {
+fn alarm_needs_its_role_where_there_is_an_alarm() {
     let judge = |armed, found: &Found<()>| level_and_cure(&judge_alarm_role(armed, found));
     assert_eq!(judge(true, &Found::There(())), (Level::Ok, false));
     assert_eq!(judge(true, &Found::Nothing), (Level::Warning, true));
@@ -206,7 +206,7 @@ fn the_alarm_needs_its_role_where_there_is_an_alarm() {
 }
 
 #[test]
-fn the_role_of_the_machines_allows_this_job_root() {
+fn role_of_the_machines_allows_this_job_root() {
     let policy = Some(names().permissions().policy(PolicyName::Box));
     let role = |policy| Found::There(RoleFound { owner: None, policy, session_policy: None });
     let profile = |roles: &[&str]| {
@@ -304,7 +304,7 @@ fn network_check_wants_egress_and_no_ingress() {
 }
 
 #[test]
-fn the_worst_is_the_end() {
+fn worst_is_the_end() {
     assert_eq!(worst(&[]), Level::Ok);
     let checks = [
         judge_spot_role(&Found::There(())),

@@ -81,7 +81,7 @@ fn bought(found: &Result<Placement, NoOffer>) -> Vec<String> {
 /// As it was seen on EC2: under refusals for want of capacity a job of a dollar an hour went on to
 /// p5.48xlarge.
 #[test]
-fn a_job_that_was_shown_a_dollar_an_hour_is_not_moved_to_five() {
+fn job_that_was_shown_a_dollar_an_hour_is_not_moved_to_five() {
     let at = |kind: &str, dollars: f64| offer(kind, "us-east-1a", dollars, Market::OnDemand);
     let (small, middle, large, huge) = (
         at("g5.xlarge", 1.006),
@@ -234,7 +234,7 @@ fn what_the_job_file_says_itself_needs_no_further_word() {
 }
 
 #[test]
-fn the_most_is_that_of_the_dearest_that_may_be_bought() {
+fn most_is_that_of_the_dearest_that_may_be_bought() {
     let (small, large) =
         (offer("a", "r1a", 1.0, Market::OnDemand), offer("b", "r1a", 1.9, Market::OnDemand));
     let limited = wanted(|spec| spec.limits.max_runtime = Some(Span::from_secs(3600 - 7 * 60)));

@@ -25,7 +25,7 @@ fn signal(signal: i32) -> ExitStatus {
 }
 
 #[test]
-fn a_failure_of_its_own_within_its_start_up_goes_back() {
+fn failure_of_its_own_within_its_start_up_goes_back() {
     for (what, exit, expected) in [
         ("Python's traceback", code(1), true),
         ("a word of the script's own", code(3), true),
@@ -49,7 +49,7 @@ fn a_failure_of_its_own_within_its_start_up_goes_back() {
 }
 
 #[test]
-fn a_start_that_got_going_or_lived_long_has_a_good_checkpoint() {
+fn start_that_got_going_or_lived_long_has_a_good_checkpoint() {
     let failed = code(1);
     assert!(
         StartUp { lived: Span::from_secs(599), ..start() }.goes_back(failed),

@@ -67,7 +67,7 @@ impl Machine {
 }
 
 #[test]
-fn a_gpu_off_the_bus_and_three_silent_minutes_are_a_hang() {
+fn gpu_off_the_bus_and_three_silent_minutes_are_a_hang() {
     let mut machine = Machine::new(vec![gpu(0, &[], false), gpu(1, &[], false)]);
     machine.pass(600, 1.0, 10.0);
     assert_eq!(machine.watch.fault(), None);
@@ -84,7 +84,7 @@ fn a_gpu_off_the_bus_and_three_silent_minutes_are_a_hang() {
 }
 
 #[test]
-fn a_workload_on_the_other_gpus_goes_on() {
+fn workload_on_the_other_gpus_goes_on() {
     let mut machine = Machine::new(vec![gpu(0, &[79], true), gpu(1, &[], false)]);
     for _ in 0..20 {
         machine.pass(150, 0.0, 0.0);
@@ -126,7 +126,7 @@ fn no_gpu_at_all_is_a_fault_where_the_job_asks_for_one() {
 }
 
 #[test]
-fn a_driver_that_does_not_answer_is_no_broken_machine() {
+fn driver_that_does_not_answer_is_no_broken_machine() {
     let mut machine = Machine::new(vec![gpu(0, &[], false)]);
     machine.pass(60, 1.0, 0.0);
     machine.gpus = Reading::unknown("driver and library do not match");

@@ -131,7 +131,7 @@ fn less_is_seen_more_is_waited() {
 }
 
 #[test]
-fn the_least_that_was_seen_in_the_quiet_time_decides() {
+fn least_that_was_seen_in_the_quiet_time_decides() {
     let blind = |rates: &mut Rates| {
         (rates.net_bytes_per_sec, rates.disk_bytes_per_sec) = (Reading::Absent, Reading::Absent)
     };
@@ -141,7 +141,7 @@ fn the_least_that_was_seen_in_the_quiet_time_decides() {
 
 /// What `lamp check` says of a window is what the rule does with it.
 #[test]
-fn the_window_at_the_beginning_is_told_as_it_is_held() {
+fn window_at_the_beginning_is_told_as_it_is_held() {
     let secs = |asked: Option<u64>| {
         let told =
             young_window(&IdleSpec { window: asked.map(Span::from_secs), ..IdleSpec::default() })?;
@@ -160,7 +160,7 @@ fn the_window_at_the_beginning_is_told_as_it_is_held() {
 }
 
 #[test]
-fn a_young_job_gets_more_patience() {
+fn young_job_gets_more_patience() {
     for (worked, needed) in [(2.0, 18.0), (5.0, 15.0), (10.0, 10.0), (15.0, 5.0), (60.0, 5.0)] {
         let judged = Script::live().work(worked * MINUTE).quiet(30.0 * MINUTE).idle();
         assert_eq!(
@@ -172,7 +172,7 @@ fn a_young_job_gets_more_patience() {
 }
 
 #[test]
-fn a_pause_that_ended_in_work_makes_the_next_one_ordinary() {
+fn pause_that_ended_in_work_makes_the_next_one_ordinary() {
     let epoch = |script: Script| script.quiet(4.0 * MINUTE).work(20.0 * MINUTE);
     let judged = epoch(epoch(Script::live().work(30.0 * MINUTE))).quiet(HOUR).idle();
     let began = (30.0 + 24.0 + 24.0) * MINUTE;
@@ -211,7 +211,7 @@ fn work_that_is_seen_is_work_whatever_is_unknown() {
 }
 
 #[test]
-fn a_machine_without_a_gpu_is_judged_by_its_processor() {
+fn machine_without_a_gpu_is_judged_by_its_processor() {
     let no_gpu = |busy: f64| {
         move |rates: &mut Rates| {
             (rates.gpu_percent, rates.cpu_percent) = (Reading::Absent, known(busy))
@@ -251,7 +251,7 @@ fn grace_holds_off_a_job_that_has_not_begun_and_no_other() {
 }
 
 #[test]
-fn a_probe_of_the_driver_is_not_yet_work() {
+fn probe_of_the_driver_is_not_yet_work() {
     let judged = Script::live().quiet(MINUTE).work(20.0).quiet(10.0 * MINUTE).idle();
     assert_eq!(judged.standing(), Activity::Starting);
 }
@@ -295,7 +295,7 @@ fn typing_holds_the_machine_for_a_quarter_of_an_hour() {
 }
 
 #[test]
-fn a_laptop_that_slept_is_not_idle() {
+fn laptop_that_slept_is_not_idle() {
     let judged = Script::live().work(HOUR).gap(8.0 * HOUR).quiet(MINUTE).idle();
     assert_eq!(judged.stop_at(), None);
     assert_eq!(
@@ -328,7 +328,7 @@ fn restarted_workload_is_young_and_keeps_its_rhythm() {
 /// What a person asks for is not multiplied: half an hour is half an hour, and at most a quarter
 /// more for a young job.
 #[test]
-fn a_long_window_is_long_enough() {
+fn long_window_is_long_enough() {
     let spec =
         IdleSpec { window: Some(Span::from_secs(1800)), grace: Span::ZERO, ..IdleSpec::default() };
     for (sight, minutes) in [

@@ -143,7 +143,7 @@ proptest! {
     /// From 0.3 s to 60 s between samples the verdict comes at the same time, give or take a
     /// sample.
     #[test]
-    fn the_sampling_rate_does_not_matter(interval in 0.3..60.0f64, worked in 1200.0..4000.0f64) {
+    fn sampling_rate_does_not_matter(interval in 0.3..60.0f64, worked in 1200.0..4000.0f64) {
         let (coarse, fine) = (Script::new(Sight::Tree, interval), Script::new(Sight::Tree, 1.0));
         let of = |script: Script| script.work(worked).quiet(900.0).idle().stop_at().expect("fifteen quiet minutes");
         let (coarse, fine) = (of(coarse), of(fine));
@@ -152,14 +152,14 @@ proptest! {
 
     /// However long nothing was measured, that alone is never idle.
     #[test]
-    fn a_gap_never_causes_idle(gap in 60.0..1e6f64, quiet in 0.0..60.0f64, interval in 1.0..30.0f64) {
+    fn gap_never_causes_idle(gap in 60.0..1e6f64, quiet in 0.0..60.0f64, interval in 1.0..30.0f64) {
         let judged = Script::new(Sight::Tree, interval).work(3600.0).quiet(quiet).gap(gap).idle();
         prop_assert_eq!(judged.stop_at(), None);
     }
 
     /// A longer window never stops earlier.
     #[test]
-    fn a_longer_window_never_stops_earlier(intervals in prop::collection::vec(interval(), 1..80), window in 30..900u64, more in 0..900u64) {
+    fn longer_window_never_stops_earlier(intervals in prop::collection::vec(interval(), 1..80), window in 30..900u64, more in 0..900u64) {
         let series = series(&intervals, Sight::Tree);
         let stop = |secs: u64| {
             let spec = IdleSpec { window: Some(Span::from_secs(secs)), ..IdleSpec::default() };

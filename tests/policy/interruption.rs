@@ -31,7 +31,7 @@ fn interruption(first_seen: i64, now: i64) -> NoticeFacts {
 }
 
 #[test]
-fn the_two_minutes_of_a_spot_notice() {
+fn two_minutes_of_a_spot_notice() {
     assert_eq!(
         judge_notice(&interruption(-120, -120)),
         NoticeStep::SaveNow,
@@ -47,7 +47,7 @@ fn the_two_minutes_of_a_spot_notice() {
 }
 
 #[test]
-fn a_signal_that_ends_the_workload_is_sent_once_and_late() {
+fn signal_that_ends_the_workload_is_sent_once_and_late() {
     let ends = |now| NoticeFacts { saver: Saver::Ended, ..interruption(-120, now) };
     assert_eq!(judge_notice(&ends(-120)), NoticeStep::Wait { until: at(-50) });
     assert!(matches!(judge_notice(&ends(-50)), NoticeStep::Final { .. }));
@@ -147,7 +147,7 @@ fn what_is_whole_is_uploaded_at_once_while_the_machine_may_go() {
 }
 
 #[test]
-fn a_short_notice_is_a_final_one() {
+fn short_notice_is_a_final_one() {
     for short in [-5, -30, -50] {
         let step = judge_notice(&interruption(short, short));
         let NoticeStep::Final { by, at: end } = step else { panic!("{short}: {step:?}") };
@@ -201,7 +201,7 @@ fn rebalance_recommendation_is_one_early_checkpoint_and_no_stop() {
 }
 
 #[test]
-fn a_scheduled_event_is_saved_for_ten_minutes_before() {
+fn scheduled_event_is_saved_for_ten_minutes_before() {
     let scheduled =
         |now| NoticeFacts { saved_since: true, ..facts(NoticeKind::Maintenance, -86_400, now) };
     assert_eq!(judge_notice(&scheduled(-3600)), NoticeStep::Wait { until: at(-600) });
@@ -209,7 +209,7 @@ fn a_scheduled_event_is_saved_for_ten_minutes_before() {
 }
 
 #[test]
-fn the_reason_carries_the_numbers() {
+fn reason_carries_the_numbers() {
     let facts = interruption(-120, -50);
     let reason = judge_notice(&facts).reason(&facts);
     assert_eq!((reason.policy.as_str(), reason.verdict.as_str()), ("interruption", "interrupted"));
@@ -257,7 +257,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rebalance_never_ends_anything(facts in any_facts()) {
+    fn rebalance_never_ends_anything(facts in any_facts()) {
         prop_assume!(facts.notice.kind == NoticeKind::Rebalance);
         let ends = matches!(judge_notice(&facts), NoticeStep::Final { .. } | NoticeStep::Wait { .. });
         prop_assert!(!ends);
@@ -274,7 +274,7 @@ proptest! {
 
     /// A save that takes longer begins no later.
     #[test]
-    fn a_longer_save_begins_no_later(facts in near_facts(), more in 0..1000u64) {
+    fn longer_save_begins_no_later(facts in near_facts(), more in 0..1000u64) {
         let before = matches!(judge_notice(&facts), NoticeStep::Final { .. });
         let measured = facts.save_p95.is_some();
         let longer = facts.save_p95.map(|span| Span::from_secs(span.duration().as_secs() + more));
@@ -285,7 +285,7 @@ proptest! {
 
     /// An upload that takes longer, or another before it, ends the work no later.
     #[test]
-    fn a_longer_upload_ends_no_later(facts in near_facts(), more in 0..1000u64, before in 0..1000u64) {
+    fn longer_upload_ends_no_later(facts in near_facts(), more in 0..1000u64, before in 0..1000u64) {
         let ends = |facts: &NoticeFacts| matches!(judge_notice(facts), NoticeStep::Final { .. });
         let plus = |span: Span, more| Span::from_secs(span.duration().as_secs() + more);
         let longer = NoticeFacts { upload: facts.upload.map(|upload| plus(upload, more)), backlog: plus(facts.backlog, before), ..facts.clone() };
@@ -295,7 +295,7 @@ proptest! {
     /// More notice is worked through: the same moment of a longer notice ends nothing that a
     /// shorter one lets go on.
     #[test]
-    fn a_longer_notice_ends_nothing_sooner(facts in near_facts(), upload in 0..100u64, more in 0..300i64) {
+    fn longer_notice_ends_nothing_sooner(facts in near_facts(), upload in 0..100u64, more in 0..300i64) {
         let facts = NoticeFacts { saver: Saver::Itself, upload: Some(Span::from_secs(upload)), saved_since: false, ..facts };
         let begins = |facts: &NoticeFacts| match judge_notice(facts) {
             NoticeStep::Wait { until } => until,

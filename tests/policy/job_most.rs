@@ -242,7 +242,7 @@ fn after_a_kept_machine_only_a_budget_bounds_the_job() {
 }
 
 #[test]
-fn the_machines_that_were_lost_are_counted() {
+fn machines_that_were_lost_are_counted() {
     let spec = wanted(|spec| (spec.limits.max_runtime, spec.interruptions.max) = (Some(HOUR), 3));
     let lost = |number: u32| AttemptRecord {
         plan: plan(market::CloudKind::Aws, number, 7200).into(),

@@ -108,7 +108,7 @@ fn capacity(there: bool) -> Capacity {
 }
 
 #[test]
-fn the_cheapest_answer_that_is_safe() {
+fn cheapest_answer_that_is_safe() {
     let roomy = Job { deadline: 8 * 3600, ..SHORT };
     let tight = Job { deadline: SHORT.work + SHORT.startup, ..SHORT };
     let on_demand = Running::OnDemand { startup_left: Duration::ZERO };
@@ -226,7 +226,7 @@ fn the_cheapest_answer_that_is_safe() {
 }
 
 #[test]
-fn the_numbers_are_money_to_the_end() {
+fn numbers_are_money_to_the_end() {
     let verdict =
         first(Job { deadline: 2 * 24 * 3600, ..SHORT }, Capacity::There, Running::Nothing);
     let (spot, on_demand) = (verdict.spot_usd.unwrap(), verdict.on_demand_usd.unwrap());
@@ -423,7 +423,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_deadline_in_reach_is_met(job in job(), looks in prop::collection::vec(0..4_u8, 400)) {
+    fn deadline_in_reach_is_met(job in job(), looks in prop::collection::vec(0..4_u8, 400)) {
         let world = &mut |tick: usize, running: Running| match (looks[tick % looks.len()], running) {
             // Nobody can tell; a machine that runs is then there.
             (3, _) => Capacity::Unknown,
@@ -433,7 +433,7 @@ proptest! {
     }
 
     #[test]
-    fn a_later_deadline_never_costs_more(work in 1..20_u64, slack in 1..30_u64, later in 1..12_u64, startup in 0..1500_u64, there: bool) {
+    fn later_deadline_never_costs_more(work in 1..20_u64, slack in 1..30_u64, later in 1..12_u64, startup in 0..1500_u64, there: bool) {
         let expected = |slack: u64| {
             let verdict = first(Job { work: work * 900, deadline: work * 900 + startup + slack * 600, startup, tick: 600, ..SHORT }, capacity(there), Running::Nothing);
             [verdict.wait_usd, verdict.spot_usd, verdict.on_demand_usd].into_iter().flatten().fold(f64::INFINITY, f64::min)

@@ -360,7 +360,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_controllers_rule_meets_a_deadline_in_reach(work in 20..200_u64, spare in 0..240_u64, course in course()) {
+    fn controllers_rule_meets_a_deadline_in_reach(work in 20..200_u64, spare in 0..240_u64, course in course()) {
         let (work, spare) = (work * MINUTE, spare * MINUTE);
         let deadline = reachable(work) + spare;
         let end = played(work, deadline, &course);
@@ -377,7 +377,7 @@ proptest! {
 
     /// For a pool of any past: what the job is expected to cost, as the controller would say it.
     #[test]
-    fn a_later_deadline_never_costs_more_in_the_controller(work in 120..600_u64, spare in 0..300_u64, later in 5..300_u64, lives in prop::collection::vec(1..300_u64, 0..8)) {
+    fn later_deadline_never_costs_more_in_the_controller(work in 120..600_u64, spare in 0..300_u64, later in 5..300_u64, lives in prop::collection::vec(1..300_u64, 0..8)) {
         let (work, mut pool, mut from) = (work * MINUTE, Pool::new("z", "t"), 100_000_u64);
         for minutes in lives {
             let to = from.saturating_sub(minutes * MINUTE);

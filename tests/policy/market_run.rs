@@ -44,7 +44,7 @@ fn with_capacity_for_ever_it_costs_its_work_and_one_start() {
 }
 
 #[test]
-fn an_interruption_costs_a_start_and_what_was_not_saved() {
+fn interruption_costs_a_start_and_what_was_not_saved() {
     let mut tick = 0;
     let ran = run(&play(2, None), Goes::Spot, &MarketWatch::default(), || {
         tick += 1;
@@ -97,7 +97,7 @@ fn unfinished_job_ends_at_its_deadline_and_its_cost_is_told() {
 }
 
 #[test]
-fn a_run_time_and_a_budget_end_a_job_that_is_not_done() {
+fn run_time_and_a_budget_end_a_job_that_is_not_done() {
     let limited = |limits: PlayLimits, there: &mut dyn FnMut() -> bool| {
         run(&Play { limits, ..play(10, None) }, Goes::Spot, &MarketWatch::default(), there)
     };

@@ -138,7 +138,7 @@ fn where_none_was_to_be_had_none_is_asked_for_for_three_minutes() {
 }
 
 #[test]
-fn a_price_that_never_comes_down_to_the_bid_is_not_waited_for() {
+fn price_that_never_comes_down_to_the_bid_is_not_waited_for() {
     let offer = offer("g5.xlarge", "r1a", "1", Market::Spot);
     let day = |days: u64| now() - Duration::from_secs(days * 86_400);
     let history = |prices: [&str; 2]| {
@@ -226,7 +226,7 @@ fn each_refusal_speaks_of_its_own_place() {
 
 /// One subnet in a zone: of two types there, the next attempt is in another zone.
 #[test]
-fn a_zone_without_an_address_is_left_by_all_its_types() {
+fn zone_without_an_address_is_left_by_all_its_types() {
     let here = offer("g5.xlarge", "r1a", "1", Market::Spot);
     let both = [
         here.clone(),
@@ -291,7 +291,7 @@ fn refusal_by_a_clock_a_day_ahead_keeps_no_job_waiting() {
 }
 
 #[test]
-fn a_pool_that_gave_a_broken_machine_rests_for_half_an_hour() {
+fn pool_that_gave_a_broken_machine_rests_for_half_an_hour() {
     let only = offer("g5.xlarge", "r1a", "1", Market::Spot);
     let broken = |ago: u64| {
         tried(only.clone(), ago + 600, |settled| {
@@ -345,7 +345,7 @@ fn next_place_is_asked_at_once_until_twelve_refusals_in_a_row() {
 }
 
 #[test]
-fn a_later_machine_of_a_rank_is_alone_in_the_zone_of_the_first() {
+fn later_machine_of_a_rank_is_alone_in_the_zone_of_the_first() {
     let mut spec = buys().spec;
     spec.machine.cloud = market::CloudKind::Aws;
     let seats = seats_of(&"digits-222222".parse().unwrap(), &[GangRole::Worker; 2]);

@@ -105,7 +105,7 @@ fn without_a_machine_nothing_was_tried() {
 
 /// Who may act first is decided by what each of them reads, and not by luck.
 #[test]
-fn the_switch_under_trial_is_the_first_that_may_act() {
+fn switch_under_trial_is_the_first_that_may_act() {
     let created = Timestamp::UNIX_EPOCH;
     let patience = |switch| spec(&trial(switch), within(switch), created, "us-east-1", &[]).limits;
     for switch in [Switch::DeadlineUnit, Switch::Sweep] {
@@ -156,7 +156,7 @@ fn trial_machine_has_a_last_switch_that_acts_after_the_others() {
 
 /// Somebody waits at a terminal for what no place has.
 #[test]
-fn a_trial_that_finds_no_machine_ends() {
+fn trial_that_finds_no_machine_ends() {
     let created: Timestamp = "2026-11-21T10:00:00Z".parse().expect("a time");
     for switch in [Switch::DeadlineUnit, Switch::Sweep] {
         let limits = spec(&trial(switch), within(switch), created, "us-east-1", &[]).limits;
@@ -175,7 +175,7 @@ fn a_trial_that_finds_no_machine_ends() {
 
 /// A laptop that is off sweeps nothing.
 #[test]
-fn a_proof_says_whose_sweep_it_was_and_what_was_not_tried() {
+fn proof_says_whose_sweep_it_was_and_what_was_not_tried() {
     let swept_by = |by: &str| {
         let tried = judge(
             &trial(Switch::Sweep),

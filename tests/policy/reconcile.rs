@@ -547,7 +547,7 @@ fn unreadable_outcome_ends_nothing_and_a_later_heartbeat_counts() {
 }
 
 #[test]
-fn the_state_is_read_from_the_records() {
+fn state_is_read_from_the_records() {
     let with_status =
         |phase| AttemptFacts { status: Some(status(phase, now())), ..attempt(1, 600) };
     let cases = [
@@ -610,7 +610,7 @@ fn machine_no_longer_shown_is_billed_by_the_clock_of_the_store() {
 /// The same files, applied to two job roots by an older version, are jobs of one id: each sees the
 /// machine of the other.
 #[test]
-fn a_machine_of_another_launch_under_the_same_name_is_not_ended() {
+fn machine_of_another_launch_under_the_same_name_is_not_ended() {
     let over = || AttemptFacts {
         settled: Some(settled(1, EndedBecause::LaunchFailed).into()),
         ..attempt(1, 600)

@@ -69,7 +69,7 @@ fn more_money_is_no_more_time_where_money_was_not_what_ran_out() {
 }
 
 #[test]
-fn the_first_limit_still_counts_when_another_has_grown() {
+fn first_limit_still_counts_when_another_has_grown() {
     let both = LimitsSpec {
         max_runtime: Some(Span::from_secs(3 * 3600)),
         budget: Some("$1".parse().unwrap()),

@@ -60,7 +60,7 @@ fn machine_shown_as_it_stood_before_its_start_is_not_ended() {
 }
 
 #[test]
-fn a_machine_that_stopped_in_its_second_life_ends_as_any_other() {
+fn machine_that_stopped_in_its_second_life_ends_as_any_other() {
     let mut stopped = kept();
     (stopped.tags.job, stopped.launched) = (spec().job, ago(600));
     assert!(matches!(
@@ -124,7 +124,7 @@ fn kept_machine_that_runs_again_is_stopped_and_no_other_machine() {
 
 /// What hangs in its stop is stopped by force; a wish to cancel asks for no disk.
 #[test]
-fn a_stop_that_hangs_is_forced() {
+fn stop_that_hangs_is_forced() {
     for (since, cancelled, words) in
         [(120, false, "wait"), (700, false, "stop"), (700, true, "terminate")]
     {
@@ -191,7 +191,7 @@ fn machine_that_does_not_go_dark_is_stopped_if_its_disk_stays() {
 /// Whoever slept over the start of a kept machine starts it with the whole of its time: a hard end
 /// is counted from the plan.
 #[test]
-fn a_kept_machine_whose_plan_has_lain_is_planned_anew() {
+fn kept_machine_whose_plan_has_lain_is_planned_anew() {
     let mut spec = spec();
     spec.spec.limits.max_runtime = Some(Span::from_secs(12 * 3600));
     let settled = |age: u64, change: &dyn Fn(&mut AttemptFacts)| {

@@ -49,7 +49,7 @@ fn refused(content: &str) -> String {
 }
 
 #[test]
-fn a_row_per_gpu_becomes_an_interval_per_moment() {
+fn row_per_gpu_becomes_an_interval_per_moment() {
     let folder = Folder::new();
     let text = "t_seconds,gpu_index,gpu_util_pct,gpu_mem_used_mib,cpu_util_pct\n0,0,5,100,\n0,1,90,200,\n30.5,0,7,100,12.5\n30.5,1,0,300,\n";
     let path = folder.file("series.csv", text);
@@ -98,7 +98,7 @@ fn host_table_joins_by_time_and_its_counters_become_rates() {
 }
 
 #[test]
-fn a_broken_row_is_refused_with_its_line() {
+fn broken_row_is_refused_with_its_line() {
     let head = "t_seconds,gpu_util_pct\n";
     assert_eq!(refused(&format!("{head}0,1\n30,x\n")), "`FILE`, line 3: `x` is not a number");
     assert_eq!(refused(&format!("{head}0,1\n\n30,NaN\n")), "`FILE`, line 4: `NaN` is not a number");
@@ -151,7 +151,7 @@ fn own_samples_read_back_plain_and_compressed_in_several_files() {
 }
 
 #[test]
-fn a_replay_says_what_the_agent_would_have_said() {
+fn replay_says_what_the_agent_would_have_said() {
     let script = Script::live().work(30.0 * MINUTE).quiet(10.0 * MINUTE).work(MINUTE);
     let replayed = replay_idle(&script.series, &IdleSpec::default(), &StallSpec::default());
     let words: Vec<(&str, &str)> = replayed
@@ -175,7 +175,7 @@ fn a_replay_says_what_the_agent_would_have_said() {
 }
 
 #[test]
-fn a_stall_stands_over_an_idle_verdict() {
+fn stall_stands_over_an_idle_verdict() {
     let hang = |rates: &mut Rates| {
         (rates.gpu_percent, rates.progress_marks) = (Reading::Known(100.0), Reading::Known(0.0))
     };
@@ -304,7 +304,7 @@ fn the_default_rule_on_recorded_jobs() {
 /// the number are known: so the marks are put at even distances. Nothing else that the agent would
 /// see of a job (its log, its checkpoints) is in them.
 #[test]
-fn the_stall_rule_on_recorded_progress() {
+fn stall_rule_on_recorded_progress() {
     let Some(data) = recorded() else { return };
     let (mut judged, mut ended, mut told, mut tails, mut found) =
         (0, String::new(), 0, 0, String::new());

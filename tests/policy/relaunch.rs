@@ -44,7 +44,7 @@ fn hold_after_young_deaths_is_told_until_the_hold_is_over() {
 /// The next machine would be refused too, or have the same disk: what is wrong is not the
 /// machine's.
 #[test]
-fn a_job_that_could_not_be_prepared_is_not_launched_again() {
+fn job_that_could_not_be_prepared_is_not_launched_again() {
     let record =
         AttemptRecord { settled: settled(1, EndedBecause::PreflightFailed).into(), ..young(1, 15) };
     let next = relaunch::next(&spec().spec, &[record], &Wishes::default(), now());

@@ -120,7 +120,7 @@ fn schedule_runs_at_its_zone_time_and_not_before_it_is_applied() {
 /// The time that is shown is the one at which a run begins: the daemon lets what is due outside of
 /// its hours wait for them.
 #[test]
-fn the_next_run_is_the_next_moment_that_is_in_its_hours_too() {
+fn next_run_is_the_next_moment_that_is_in_its_hours_too() {
     let mut noon = spec("0 12 * * *", "UTC");
     noon.only_between = Some((time(22, 0, 0, 0), time(6, 0, 0, 0)));
     let calendar = Calendar::of(&noon).unwrap();
@@ -169,7 +169,7 @@ fn of_runs_that_were_missed_the_latest_is_run_once_or_none() {
 }
 
 #[test]
-fn a_run_that_still_runs_is_skipped_over_or_waited_for() {
+fn run_that_still_runs_is_skipped_over_or_waited_for() {
     let mut hourly = Case::of(spec("0 * * * *", "UTC"), "2026-11-20T00:30:00Z");
     hourly.running = Some("x-222222".parse().unwrap());
     assert_eq!(
@@ -250,7 +250,7 @@ fn hours_go_over_midnight_and_by_the_clock_on_the_wall() {
 }
 
 #[test]
-fn the_price_is_asked_last_and_waited_for() {
+fn price_is_asked_last_and_waited_for() {
     let cheap =
         ScheduleSpec { only_while_spot_under: Some(usd("0.5")), ..spec("0 * * * *", "UTC") };
     let mut cheap = Case::of(cheap, "2026-11-20T00:30:00Z");
@@ -285,7 +285,7 @@ fn the_price_is_asked_last_and_waited_for() {
 }
 
 #[test]
-fn a_gap_and_a_fold_of_the_clock_run_a_daily_job_once() {
+fn gap_and_a_fold_of_the_clock_run_a_daily_job_once() {
     // Berlin, 2026: from 02:00 to 03:00 on 29 March, and from 03:00 back to 02:00 on 25 October.
     let mut gap = Case::of(spec("30 2 * * *", "Europe/Berlin"), "2026-03-27T12:00:00Z");
     let runs = gap.runs("2026-03-27T12:00:00Z", "2026-03-30T12:00:00Z", 1);

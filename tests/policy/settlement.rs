@@ -157,7 +157,7 @@ fn end_by_lamp_or_alarm_is_no_user_stop_and_end_by_a_person_is() {
 
 /// EC2 gives other words, or none, and no date.
 #[test]
-fn an_alarm_that_rang_is_known_without_the_clouds_words() {
+fn alarm_that_rang_is_known_without_the_clouds_words() {
     let silent =
         facts(Some(min(15)), false, "heartbeat for 15m", AlarmSeen::RangAt(ago(ENDED + 2)));
     let idle = facts(Some(5), false, "cpu<=0.3 for 5m", AlarmSeen::RangAt(ago(ENDED + 1)));
@@ -178,7 +178,7 @@ fn an_alarm_that_rang_is_known_without_the_clouds_words() {
 
 /// The cloud refused to end it, its agent came back, and a day later somebody ends it by hand.
 #[test]
-fn an_agent_that_was_heard_again_was_not_ended_by_an_old_record() {
+fn agent_that_was_heard_again_was_not_ended_by_an_old_record() {
     let mut facts = facts(Some(20), true, "off", AlarmSeen::Unknown);
     facts.watched.ended.ending.as_mut().unwrap().heard = Some(ago(ENDED + 20 + 121));
     assert_eq!(settled(&facts, 3600).because, EndedBecause::UserStopped);
@@ -191,7 +191,7 @@ fn an_agent_that_was_heard_again_was_not_ended_by_an_old_record() {
 }
 
 #[test]
-fn the_receipt_says_who_ended_it_and_why() {
+fn receipt_says_who_ended_it_and_why() {
     let said =
         |facts: &AttemptFacts| settled(facts, 3600).outcome.unwrap().reasons.pop().unwrap().text;
     assert_eq!(
@@ -288,7 +288,7 @@ fn machine_stopped_by_an_alarm_is_ended_and_by_a_person_is_left() {
 
 /// Whoever slept between a plan and its launch buys no machine that is to be out already.
 #[test]
-fn a_plan_whose_hard_cap_has_passed_is_not_launched() {
+fn plan_whose_hard_cap_has_passed_is_not_launched() {
     let planned = |missing_for: u64| {
         let mut facts = attempt(1, 3600);
         Arc::make_mut(&mut facts.plan).kill_at = Some(ago(60));
@@ -365,7 +365,7 @@ fn plan_that_has_lain_is_planned_anew_and_not_launched_late() {
 /// Stopped and started again in the console while every workstation slept: the cloud says only when
 /// it started last, and the receipt is for all of it.
 #[test]
-fn a_machine_that_shows_a_later_start_is_billed_from_its_launch() {
+fn machine_that_shows_a_later_start_is_billed_from_its_launch() {
     let took = |secs| {
         Some(Lease {
             format: RECORD_FORMAT,

@@ -77,7 +77,7 @@ fn steps(lines: &[SetupLine]) -> Vec<SetupStep> {
 }
 
 #[test]
-fn an_empty_account_gets_everything_and_a_ready_one_nothing() {
+fn empty_account_gets_everything_and_a_ready_one_nothing() {
     let all = plan_setup(&names(), &empty(), Rebind::Refused);
     assert_eq!(all.len(), 6);
     assert!(all.iter().all(|line| !line.steps.is_empty() && !line.blocks), "{all:?}");
@@ -115,7 +115,7 @@ fn what_somebody_else_made_stays_as_it_is() {
 
 /// Whoever made it: no policy of ours names the key, and no machine would reach its job.
 #[test]
-fn a_bucket_with_a_key_of_its_own_stands_in_the_way() {
+fn bucket_with_a_key_of_its_own_stands_in_the_way() {
     for owner in ["alice", "bob"] {
         let mut found = ready(owner);
         let Found::There(bucket) = &mut found.bucket else { unreachable!() };
@@ -200,7 +200,7 @@ fn session_policy_is_written_on_request_and_goes_with_the_role() {
 /// Machines that run would lose their job, and who looks into the old bucket sees nothing of the
 /// new one.
 #[test]
-fn the_role_of_another_job_root_is_not_bound_anew_unless_asked() {
+fn role_of_another_job_root_is_not_bound_anew_unless_asked() {
     let moved = SetupNames {
         bucket: "mine".into(),
         bucket_is_ours_by_name: false,
@@ -325,7 +325,7 @@ fn each_network_has_its_group_and_groups_elsewhere_go_too() {
 }
 
 #[test]
-fn a_bucket_with_jobs_stays_unless_that_is_said() {
+fn bucket_with_jobs_stays_unless_that_is_said() {
     let used = InUse { jobs: 3, objects: 70, ..InUse::default() };
     let kept = plan_removal(&names(), &ready("alice"), &used, false);
     assert!(
@@ -492,7 +492,7 @@ fn all_that_a_launch_would_miss_is_told_together() {
 
 /// A role of an earlier version writes no records of a gang: its ranks would wait and bill.
 #[test]
-fn a_gang_needs_a_role_that_writes_its_records() {
+fn gang_needs_a_role_that_writes_its_records() {
     let policy = names().permissions().policy(PolicyName::Box).to_string();
     let without = |key: &str| policy.replace(key, "jobs/*/checkpoints/*");
     let with = |policy: &str| {

@@ -68,7 +68,7 @@ fn job(said: &[(&str, f64)], work: Option<&str>) -> Spec {
 }
 
 #[test]
-fn the_cheapest_hour_of_work_is_taken_and_the_rest_is_reckoned() {
+fn cheapest_hour_of_work_is_taken_and_the_rest_is_reckoned() {
     let offers = [
         offer("g6.xlarge", "L4", 1, 800_000),
         offer("g5.xlarge", "A10G", 1, 1_000_000),
@@ -245,7 +245,7 @@ fn said() -> impl Strategy<Value = BTreeMap<String, f64>> {
 
 proptest! {
     #[test]
-    fn a_faster_offer_at_the_same_price_is_never_ranked_behind(offers in offers(), said in said()) {
+    fn faster_offer_at_the_same_price_is_never_ranked_behind(offers in offers(), said in said()) {
         let mut spec = job(&[], Some("3h"));
         spec.machine.speed = Speeds::new(said);
         let ranking = placed(&spec, &offers, &[]).ranking;

@@ -215,7 +215,7 @@ fn slow_steps_make_a_long_window() {
 }
 
 #[test]
-fn a_long_silence_that_ended_well_is_expected_again() {
+fn long_silence_that_ended_well_is_expected_again() {
     let script = Script::live().phase(HOUR, step).phase(18.0 * MINUTE, spin).phase(10.0, step);
     let began = script.t;
     assert_eq!(
@@ -256,7 +256,7 @@ fn one_early_line_is_no_rhythm() {
 }
 
 #[test]
-fn the_lines_of_a_start_up_are_no_rhythm_for_the_step_after_it() {
+fn lines_of_a_start_up_are_no_rhythm_for_the_step_after_it() {
     let line = |rates: &mut Rates| rates.log_bytes = Reading::Known(60.0);
     let judged = Script::live()
         .phase(9.0 * MINUTE, line)
@@ -268,7 +268,7 @@ fn the_lines_of_a_start_up_are_no_rhythm_for_the_step_after_it() {
 
 /// After hours of lines, at the power that it has when it works.
 #[test]
-fn a_silent_step_of_45_minutes_is_told_and_not_ended() {
+fn silent_step_of_45_minutes_is_told_and_not_ended() {
     let line = |rates: &mut Rates| {
         (rates.gpu_percent, rates.gpu_power_watts) = (Reading::Known(98.0), Reading::Known(300.0));
         rates.log_bytes = Reading::Known(60.0);
@@ -313,7 +313,7 @@ fn a_silent_step_of_45_minutes_is_told_and_not_ended() {
 }
 
 #[test]
-fn a_line_at_each_epoch_is_a_rhythm_of_its_own() {
+fn line_at_each_epoch_is_a_rhythm_of_its_own() {
     let line = |rates: &mut Rates| rates.log_bytes = Reading::Known(60.0);
     for epoch in [30.0 * MINUTE, 50.0 * MINUTE] {
         let mut script = Script::live().phase(MINUTE, line);
@@ -358,7 +358,7 @@ fn unknown_marks_stand_still() {
 }
 
 #[test]
-fn a_sleeping_laptop_is_not_a_stall() {
+fn sleeping_laptop_is_not_a_stall() {
     let judged = Script::live().phase(HOUR, step).gap(9.0 * HOUR).stall();
     assert_eq!(judged.standing(), Activity::Busy);
 }
@@ -394,7 +394,7 @@ proptest! {
 
     /// The rungs come in order and each gets its time.
     #[test]
-    fn the_ladder_is_climbed_in_order(window in 60..7200u64, windows in 1.1..4.0f64) {
+    fn ladder_is_climbed_in_order(window in 60..7200u64, windows in 1.1..4.0f64) {
         let worked = windows * window as f64;
         let spec = StallSpec { window: Some(Span::from_secs(window)), ..StallSpec::default() };
         let judged = Script::new(crate::script::Sight::Tree, 1.0).phase(worked, step).phase(window as f64 * 1.2 + 60.0, spin).stall_with(&spec);

@@ -128,7 +128,7 @@ fn moves() -> Option<MoveWish> {
 }
 
 #[test]
-fn the_order_of_verdicts() {
+fn order_of_verdicts() {
     let mut world = World { idle: verdict(Activity::Idle, WatchAction::Stop), ..World::default() };
     assert_eq!(world.because(), Some(EndedBecause::Idle));
     world.stall = verdict(Activity::Stalled, WatchAction::Stop);
@@ -222,7 +222,7 @@ fn being_told_of_a_stall_does_not_keep_an_idle_machine() {
 }
 
 #[test]
-fn a_limits_end_is_over_when_the_limit_falls() {
+fn limits_end_is_over_when_the_limit_falls() {
     let reason = Reason::new(at(0), "budget", "stop", "spent");
     let world = World {
         limit: Some(Reached { because: EndedBecause::Budget, reason, by: at(60) }),
@@ -278,7 +278,7 @@ fn failures_are_retried_as_often_as_the_spec_says() {
 }
 
 #[test]
-fn a_setup_that_worked_ends_nothing_and_one_that_failed_does() {
+fn setup_that_worked_ends_nothing_and_one_that_failed_does() {
     let setup = |code| WorkloadFact::Ended {
         exit: ExitStatus { code: Some(code), ..ExitStatus::default() },
         stage: WorkloadStage::Setup,
@@ -291,7 +291,7 @@ fn a_setup_that_worked_ends_nothing_and_one_that_failed_does() {
 }
 
 #[test]
-fn a_process_that_is_done_but_stuck_is_ended_as_a_success() {
+fn process_that_is_done_but_stuck_is_ended_as_a_success() {
     let mut world = World { done_for: Some(Span::from_secs(299)), ..World::default() };
     assert_eq!(world.step(), SuperviseStep::Continue);
     world.done_for = Some(Span::from_secs(300));
@@ -420,7 +420,7 @@ fn ended_work_waits_for_active_keyboard() {
 
 /// skypilot#1341: a setup that waits for a lock or an answer.
 #[test]
-fn a_setup_ends_by_its_own_limit_and_by_silence() {
+fn setup_ends_by_its_own_limit_and_by_silence() {
     let setup = |secs| World {
         stage: WorkloadStage::Setup,
         setup_for: Some(Span::from_secs(secs)),
@@ -516,7 +516,7 @@ fn unseen_end_is_lost_and_not_failed() {
 /// needrestart after an installation on Ubuntu 24.04, `systemctl stop lamp-...`: a script that
 /// saves at SIGTERM ends with 0.
 #[test]
-fn an_end_by_the_service_manager_is_neither_success_nor_failure() {
+fn end_by_the_service_manager_is_neither_success_nor_failure() {
     for exit in [
         ExitStatus { code: Some(0), ..ExitStatus::default() },
         ExitStatus { code: Some(143), ..ExitStatus::default() },
@@ -577,7 +577,7 @@ fn start_that_dies_of_its_checkpoint_goes_back_before_a_retry() {
 }
 
 #[test]
-fn an_attempt_that_failed_from_older_checkpoints_too_says_so() {
+fn attempt_that_failed_from_older_checkpoints_too_says_so() {
     let start = StartUp {
         from: "0005".parse().unwrap(),
         exact: true,
