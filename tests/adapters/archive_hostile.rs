@@ -377,7 +377,7 @@ fn hostile_archives_write_nothing_outside_or_above_the_bounds() {
 
 /// Each of the links is inside by its own words; the second would be made where the first leads.
 #[test]
-fn a_link_below_a_link_is_refused() {
+fn link_below_a_link_is_refused() {
     let place = place();
     let entries = [
         Entry::new("top", b'5'),
@@ -394,7 +394,7 @@ fn a_link_below_a_link_is_refused() {
 
 /// A name of half a gigabyte is 20 kB of archive; it must not come to be in memory.
 #[test]
-fn a_name_of_half_a_gigabyte_is_refused_before_it_is_read() {
+fn name_of_half_a_gigabyte_is_refused_before_it_is_read() {
     let place = place();
     let head = Entry { declared: 512 << 20, ..Entry::new("././@LongLink", b'L') };
     let first = Entry::new("first", b'0').holding("1").bytes();
@@ -411,7 +411,7 @@ fn a_name_of_half_a_gigabyte_is_refused_before_it_is_read() {
 
 /// A million entries that hold nothing: in one archive of a few kilobytes.
 #[test]
-fn a_million_empty_entries_end_at_the_bound() {
+fn million_empty_entries_end_at_the_bound() {
     let place = place();
     let folders: Vec<u8> =
         (0..10_000).flat_map(|number| Entry::new(format!("d{number}"), b'5').bytes()).collect();
@@ -426,7 +426,7 @@ fn a_million_empty_entries_end_at_the_bound() {
 
 /// The folder that is unpacked into is its owner's, and no archive opens it to others.
 #[test]
-fn an_archive_does_not_open_the_folder_to_others() {
+fn archive_does_not_open_the_folder_to_others() {
     let place = place();
     let into = place.path().join("in");
     fs::create_dir(&into).expect("writable");

@@ -50,7 +50,7 @@ fn watched(token: &str, market: Market, alarm: &str) -> Plan {
 }
 
 #[tokio::test]
-async fn a_machine_is_armed_once_its_first_heartbeat_has_arrived() {
+async fn machine_is_armed_once_its_first_heartbeat_has_arrived() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let aws = cloud(&ec2);
     let plan = watched("token-1", Market::Spot, "heartbeat");
@@ -118,7 +118,7 @@ async fn a_machine_is_armed_once_its_first_heartbeat_has_arrived() {
 }
 
 #[tokio::test]
-async fn the_classic_rule_needs_no_agent_and_a_kept_disk_is_kept() {
+async fn classic_rule_needs_no_agent_and_a_kept_disk_is_kept() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let aws = cloud(&ec2);
     let mut plan = watched("token-1", Market::OnDemand, "cpu<=0.3 for 10m");

@@ -46,7 +46,7 @@ async fn all_pages_are_read_and_others_machines_are_left_out() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_missing_is_an_error() {
+async fn page_that_is_missing_is_an_error() {
     let Some(ec2) = FalseEc2::start(Options { pending: Duration::ZERO, ..Options::default() })
     else {
         return;
@@ -64,7 +64,7 @@ async fn a_page_that_is_missing_is_an_error() {
 
 /// Only those, from all pages; and who may not ask does not know.
 #[tokio::test]
-async fn the_machines_whose_hosts_fail_are_told() {
+async fn machines_whose_hosts_fail_are_told() {
     let Some(ec2) = FalseEc2::start(Options { pending: Duration::ZERO, ..Options::default() })
     else {
         return;

@@ -121,7 +121,7 @@ async fn another_owners_tags_are_not_ours() {
 }
 
 #[tokio::test]
-async fn a_protection_of_ours_is_cleared() {
+async fn protection_of_ours_is_cleared() {
     let Some(ec2) = FalseEc2::start(AT_ONCE) else { return };
     let aws = cloud(&ec2);
     let id = launched(&aws, "token-1", Market::OnDemand).await;
@@ -295,7 +295,7 @@ async fn on_demand_stops_and_starts_and_spot_is_only_ended() {
 }
 
 #[tokio::test]
-async fn the_hard_cap_is_raised_and_never_lowered() {
+async fn hard_cap_is_raised_and_never_lowered() {
     let Some(ec2) = FalseEc2::start(AT_ONCE) else { return };
     let aws = cloud(&ec2);
     let id = launched(&aws, "token-1", Market::OnDemand).await;

@@ -10,7 +10,7 @@ use crate::aws::{IMAGE, OWNER, cloud, launched, region};
 use lamp_test_support::ec2::{FalseEc2, Fault, Options, State};
 
 #[tokio::test]
-async fn the_forgotten_machine_is_seen_with_its_use() {
+async fn forgotten_machine_is_seen_with_its_use() {
     let Some(ec2) = FalseEc2::start(Options { pending: Duration::ZERO, ..Options::default() })
     else {
         return;

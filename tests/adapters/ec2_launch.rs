@@ -140,7 +140,7 @@ async fn without_capacity_for_all_ranks_none_is_launched() {
 
 /// AWS's default for these bills processor time beyond what they earn, which no plan has in it.
 #[tokio::test]
-async fn a_burstable_machine_bills_no_surplus_credits() {
+async fn burstable_machine_bills_no_surplus_credits() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     for (kind, credits) in [("t3.micro", "standard"), ("m5.large", "")] {
         let mut plan = plan(&format!("token-{kind}"), Market::OnDemand);
@@ -157,7 +157,7 @@ async fn a_burstable_machine_bills_no_surplus_credits() {
 
 /// The account pays for it to have room for other work.
 #[tokio::test]
-async fn an_open_reservation_of_the_account_is_not_taken() {
+async fn open_reservation_of_the_account_is_not_taken() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     for (market, preference) in [(Market::OnDemand, "none"), (Market::Spot, "")] {
         cloud(&ec2).launch(&plan(&format!("token-{market}"), market)).await.unwrap();
@@ -208,7 +208,7 @@ async fn on_demand_may_keep_its_disk_and_stands_in_its_subnet() {
 /// A key that nobody asked for would let somebody in, and without its profile a machine reaches no
 /// job root.
 #[tokio::test]
-async fn the_key_pair_and_the_profile_are_those_of_the_plan_or_none() {
+async fn key_pair_and_the_profile_are_those_of_the_plan_or_none() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     ec2.ask("CreateKeyPair", &[("KeyName", "lab")]).expect("a key pair");
     ec2.profile("box");
@@ -263,7 +263,7 @@ async fn a_lost_answer_is_one_machine() {
 }
 
 #[tokio::test]
-async fn a_token_that_was_used_tells_of_its_machine() {
+async fn token_that_was_used_tells_of_its_machine() {
     let Some(ec2) = FalseEc2::start(Options { stopping: Duration::ZERO, ..Options::default() })
     else {
         return;
@@ -307,7 +307,7 @@ async fn a_token_that_was_used_tells_of_its_machine() {
 }
 
 #[tokio::test]
-async fn a_dry_run_proves_the_right_and_launches_nothing() {
+async fn dry_run_proves_the_right_and_launches_nothing() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let aws = cloud(&ec2);
     let plan = plan("token-1", Market::Spot);

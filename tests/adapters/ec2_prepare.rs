@@ -111,7 +111,7 @@ async fn gang_machines_are_in_a_group_that_is_open_only_to_itself() {
 }
 
 #[tokio::test]
-async fn an_image_is_found_by_any_of_its_names() {
+async fn image_is_found_by_any_of_its_names() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     group(&ec2, "lamplighter");
     ec2.parameter("/my/image", "ami-0d15ea5e000002023");
@@ -223,7 +223,7 @@ async fn image_that_costs_more_than_machine_and_disk_is_refused() {
 }
 
 #[tokio::test]
-async fn a_network_that_does_not_fit_is_told() {
+async fn network_that_does_not_fit_is_told() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let aws = cloud(&ec2);
     let (spec, x86) = (spec("dlami", 100), offer(Market::OnDemand));
@@ -291,7 +291,7 @@ async fn a_network_that_does_not_fit_is_told() {
 
 /// For a site with a bad line: else the machine that works on behind it is ended by its alarm.
 #[tokio::test]
-async fn a_machine_with_a_long_lease_has_an_alarm_that_waits_for_it() {
+async fn machine_with_a_long_lease_has_an_alarm_that_waits_for_it() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     group(&ec2, "lamplighter");
     let aws = cloud(&ec2);
@@ -338,7 +338,7 @@ async fn only_an_on_demand_machine_that_may_be_kept_stops() {
 /// EC2 keeps key pairs by region; a launch with one that is not there would be refused after all
 /// else was done.
 #[tokio::test]
-async fn a_region_without_the_users_key_pair_is_not_ready() {
+async fn region_without_the_users_key_pair_is_not_ready() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     group(&ec2, "lamplighter");
     ec2.ask_in("us-west-2", "CreateKeyPair", &[("KeyName", "lab")]).unwrap();

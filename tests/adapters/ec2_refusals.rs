@@ -90,7 +90,7 @@ async fn a_clock_that_is_wrong_is_named() {
 }
 
 #[tokio::test]
-async fn a_missing_spot_role_is_told_with_its_cure() {
+async fn missing_spot_role_is_told_with_its_cure() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     ec2.fault(Fault::code("RunInstances", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"));
     let text = chain(&cloud(&ec2).launch(&plan("token-1", Market::Spot)).await.unwrap_err());
@@ -111,7 +111,7 @@ async fn a_missing_spot_role_is_told_with_its_cure() {
 }
 
 #[tokio::test]
-async fn a_new_profile_is_waited_for_and_a_wrong_one_is_not() {
+async fn new_profile_is_waited_for_and_a_wrong_one_is_not() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let aws = cloud(&ec2);
     // Its words are those of an unknown profile.
@@ -134,7 +134,7 @@ async fn a_new_profile_is_waited_for_and_a_wrong_one_is_not() {
 }
 
 #[tokio::test]
-async fn a_bid_below_the_price_is_refused_by_the_market_itself() {
+async fn bid_below_the_price_is_refused_by_the_market_itself() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     ec2.spot_prices("g5.xlarge", "us-east-1a", &[(SignedDuration::from_hours(1), 0.9)]);
     let error = cloud(&ec2).launch(&plan("token-1", Market::Spot)).await.unwrap_err();

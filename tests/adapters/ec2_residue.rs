@@ -163,7 +163,7 @@ fn calls_of<'a>(calls: &'a [Call], action: &str) -> Vec<&'a Call> {
 }
 
 #[tokio::test]
-async fn the_end_of_one_job_asks_no_more_beside_a_fleet_than_alone() {
+async fn end_of_one_job_asks_no_more_beside_a_fleet_than_alone() {
     let Some(ec2) =
         FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() })
     else {
@@ -377,7 +377,7 @@ async fn request_is_cancelled_only_if_ours_and_its_machine_ended() {
 }
 
 #[tokio::test]
-async fn an_alarm_that_is_somebody_elses_by_now_stays() {
+async fn alarm_that_is_somebody_elses_by_now_stays() {
     let Some(ec2) =
         FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() })
     else {

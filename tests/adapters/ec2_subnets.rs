@@ -52,7 +52,7 @@ fn full(ec2: &FalseEc2, subnet: &str) {
 }
 
 #[tokio::test]
-async fn the_next_attempt_stands_in_the_other_subnet_of_its_zone() {
+async fn next_attempt_stands_in_the_other_subnet_of_its_zone() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let (vpc, first) = network(&ec2, "us-east-1a");
     let made = ec2.ask(
@@ -89,7 +89,7 @@ async fn the_next_attempt_stands_in_the_other_subnet_of_its_zone() {
 }
 
 #[tokio::test]
-async fn the_only_subnet_of_a_zone_is_asked_by_no_other_type() {
+async fn only_subnet_of_a_zone_is_asked_by_no_other_type() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let (_, here) = network(&ec2, "us-east-1a");
     let (aws, small) = (cloud(&ec2), offer(Market::OnDemand));

@@ -201,7 +201,7 @@ async fn what_open_spot_requests_wait_for_is_no_longer_free() {
 }
 
 #[tokio::test]
-async fn a_part_that_fails_is_said_and_never_made_up() {
+async fn part_that_fails_is_said_and_never_made_up() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     ec2.fault(Fault::code("GetProducts", "AccessDeniedException").status(400).always());
     ec2.fault(Fault::code("GetServiceQuota", "AccessDeniedException").status(400).always());

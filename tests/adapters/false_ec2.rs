@@ -48,7 +48,7 @@ fn by(filter: &str, value: &str) -> [(String, String); 2] {
 }
 
 #[test]
-fn a_client_token_launches_once() {
+fn client_token_launches_once() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let token = ("ClientToken", "attempt-1");
     let first = id(&launch(&ec2, &[token]).unwrap());
@@ -266,7 +266,7 @@ fn faults_meet_those_they_are_meant_for() {
 }
 
 #[test]
-fn the_log_tells_what_waited_for_what() {
+fn log_tells_what_waited_for_what() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     // So long that what is asked at once overlaps on a busy computer too.
     let latency = Duration::from_millis(800);

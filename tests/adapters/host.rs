@@ -70,7 +70,7 @@ fn known<T: Clone + std::fmt::Debug>(reading: &Reading<T>) -> T {
 }
 
 #[test]
-fn a_machine_is_read() {
+fn machine_is_read() {
     let mut sensors = sensors();
     let sample = sensors.sample(&Scope { workdir: "/".into(), ..Scope::default() });
     assert!(sample.cores >= 1);
@@ -84,7 +84,7 @@ fn a_machine_is_read() {
 }
 
 #[test]
-fn a_busy_child_takes_about_one_core() {
+fn busy_child_takes_about_one_core() {
     let mut shell = Shell::start();
     shell.say("while :; do :; done & wait");
     let (scope, mut sensors) = (shell.scope(), sensors());
@@ -106,7 +106,7 @@ fn a_busy_child_takes_about_one_core() {
 }
 
 #[test]
-fn the_time_of_children_that_ended_stays_counted() {
+fn time_of_children_that_ended_stays_counted() {
     let mut shell = Shell::start();
     let (scope, mut sensors) = (shell.scope(), sensors());
     sensors.sample(&scope);
@@ -177,7 +177,7 @@ fn bytes_to_disk_never_go_back_when_processes_end() {
 }
 
 #[test]
-fn the_whole_machine_is_everything_but_ourselves() {
+fn whole_machine_is_everything_but_ourselves() {
     let mut sensors = sensors();
     let scope = Scope { whole_machine: true, workdir: "/".into(), ..Scope::default() };
     let first = sensors.sample(&scope);
@@ -191,7 +191,7 @@ fn the_whole_machine_is_everything_but_ourselves() {
 }
 
 #[test]
-fn a_cgroup_says_what_its_ended_processes_used() {
+fn cgroup_says_what_its_ended_processes_used() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let shell = Shell::start();
     let put = |name: &str, text: &str| {
@@ -209,7 +209,7 @@ fn a_cgroup_says_what_its_ended_processes_used() {
 }
 
 #[test]
-fn a_workdir_that_is_gone_is_unknown() {
+fn workdir_that_is_gone_is_unknown() {
     assert!(
         sensors()
             .sample(&Scope { workdir: "/nowhere".into(), ..Scope::default() })

@@ -109,7 +109,7 @@ async fn nothing_that_is_not_an_answer_is_no_notice() {
 }
 
 #[tokio::test]
-async fn an_interruption_is_passed_on_although_the_other_answers_fail() {
+async fn interruption_is_passed_on_although_the_other_answers_fail() {
     let server = FalseImds::default();
     let imds = imds(&server.listen());
     server.set(REBALANCE, Reply::Hang);
@@ -122,7 +122,7 @@ async fn an_interruption_is_passed_on_although_the_other_answers_fail() {
 }
 
 #[tokio::test]
-async fn the_machine_knows_its_id_its_tags_and_when_it_was_launched() {
+async fn machine_knows_its_id_its_tags_and_when_it_was_launched() {
     let server = FalseImds::default();
     let document = r#"{"instanceId": "i-0abc", "pendingTime": "2026-01-01T00:00:07Z", "region": "eu-west-1", "accountId": "1"}"#;
     server.says("dynamic/instance-identity/document", document);
@@ -145,7 +145,7 @@ async fn the_machine_knows_its_id_its_tags_and_when_it_was_launched() {
 
 /// All machines of one launch have the same tags, with the job of rank 0.
 #[tokio::test]
-async fn a_machine_of_a_gang_has_the_job_of_its_place_in_the_launch() {
+async fn machine_of_a_gang_has_the_job_of_its_place_in_the_launch() {
     let server = FalseImds::default();
     let document = r#"{"instanceId": "i-0abc", "pendingTime": "2026-01-01T00:00:07Z", "region": "eu-west-1", "accountId": "1"}"#;
     server.says("dynamic/instance-identity/document", document);
@@ -159,7 +159,7 @@ async fn a_machine_of_a_gang_has_the_job_of_its_place_in_the_launch() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_there_is_an_error() {
+async fn service_that_is_not_there_is_an_error() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);

@@ -153,7 +153,7 @@ fn machine(id: &str) -> MachineRef {
 }
 
 #[tokio::test]
-async fn a_plan_is_one_machine_however_often_it_is_launched() {
+async fn plan_is_one_machine_however_often_it_is_launched() {
     let world = World::new("touch \"$1/started\"; exec sleep 1000");
     let (instance, folder) = world.launch("t1", None).await;
     let other = World::cloud_of(world.folder.path(), "file:///root");
@@ -183,7 +183,7 @@ async fn a_plan_is_one_machine_however_often_it_is_launched() {
 }
 
 #[tokio::test]
-async fn the_agent_ends_its_machine_and_nothing_is_left() {
+async fn agent_ends_its_machine_and_nothing_is_left() {
     let world = World::new(&format!(
         "echo '{{\"how\": \"terminate\", \"why\": \"succeeded\"}}' > \"$1/poweroff.json\"; {DAEMON}"
     ));
@@ -195,7 +195,7 @@ async fn the_agent_ends_its_machine_and_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn a_crashed_agent_is_started_again() {
+async fn crashed_agent_is_started_again() {
     let world = World::new("echo x >> \"$1/starts\"; kill -9 $$");
     let (instance, folder) = world.launch("t3", None).await;
     let starts = || fs::read_to_string(folder.path("starts")).unwrap_or_default().len();
@@ -205,7 +205,7 @@ async fn a_crashed_agent_is_started_again() {
 }
 
 #[tokio::test]
-async fn a_notice_is_served_and_at_its_time_the_power_is_cut() {
+async fn notice_is_served_and_at_its_time_the_power_is_cut() {
     let world = World::new(DAEMON);
     let (instance, folder) = world.launch("t4", None).await;
     until("the agent runs", async || folder.path("started").exists()).await;
@@ -227,7 +227,7 @@ async fn a_notice_is_served_and_at_its_time_the_power_is_cut() {
 }
 
 #[tokio::test]
-async fn a_killed_machine_is_seen_to_be_lost_and_cleaned_up() {
+async fn killed_machine_is_seen_to_be_lost_and_cleaned_up() {
     let world = World::new(DAEMON);
     let (instance, folder) = world.launch("t5", None).await;
     until("the agent runs", async || folder.path("started").exists()).await;
@@ -240,7 +240,7 @@ async fn a_killed_machine_is_seen_to_be_lost_and_cleaned_up() {
 }
 
 #[tokio::test]
-async fn the_hard_cap_ends_it_unless_it_is_raised() {
+async fn hard_cap_ends_it_unless_it_is_raised() {
     let world = World::new(DAEMON);
     let past = Timestamp::now();
     let (instance, _) = world.launch("t6", Some(past)).await;
@@ -279,7 +279,7 @@ async fn raised_cap_that_cannot_be_read_once_holds_as_last_read() {
 }
 
 #[tokio::test]
-async fn a_machine_that_can_never_start_has_ended() {
+async fn machine_that_can_never_start_has_ended() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("lamp");
     fs::write(&program, "").unwrap();
@@ -299,7 +299,7 @@ async fn a_machine_that_can_never_start_has_ended() {
 }
 
 #[tokio::test]
-async fn a_machine_that_cannot_start_just_now_is_tried_again() {
+async fn machine_that_cannot_start_just_now_is_tried_again() {
     let world = World::new("touch \"$1/started\"; exec sleep 1000");
     let (program, script) =
         (world.file("being-built"), world.file("agent.sh").display().to_string());
@@ -402,7 +402,7 @@ async fn only_what_was_settled_is_ever_forgotten() {
 }
 
 #[tokio::test]
-async fn a_reboot_of_the_workstation_ends_every_machine() {
+async fn reboot_of_the_workstation_ends_every_machine() {
     let world = World::new(DAEMON);
     let (instance, folder) = world.launch("t9", None).await;
     until("the agent runs", async || folder.path("started").exists()).await;
@@ -423,7 +423,7 @@ async fn a_reboot_of_the_workstation_ends_every_machine() {
 }
 
 #[tokio::test]
-async fn a_workstation_keeps_its_name() {
+async fn workstation_keeps_its_name() {
     let world = World::new("exit 0");
     let name = world.cloud.zone().unwrap();
     assert!(name.as_str().starts_with("ws-") && name.as_str().len() == 11, "{name}");

@@ -53,7 +53,7 @@ fn state_is_written_whole_and_for_its_owner_alone() {
 }
 
 #[test]
-fn a_walk_follows_links_inside_and_tells_of_the_rest() {
+fn walk_follows_links_inside_and_tells_of_the_rest() {
     let folder = TempDir::new().unwrap();
     let root = folder.path().join("root");
     fs::create_dir_all(root.join("sub/deep")).unwrap();

@@ -78,7 +78,7 @@ async fn cloudwatch_keeps_what_was_measured_by_the_machines_id() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_with_its_reason_and_the_request_is_signed() {
+async fn refusal_is_told_with_its_reason_and_the_request_is_signed() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let server = std::thread::spawn(move || {

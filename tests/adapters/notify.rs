@@ -8,7 +8,7 @@ use lamplighter::adapters::host::service_manager::Notify;
 use lamplighter::ports::Service;
 
 #[test]
-fn a_service_manager_hears_every_word() {
+fn service_manager_hears_every_word() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).expect("a socket");

@@ -59,7 +59,7 @@ fn unknown_why<T: std::fmt::Debug>(reading: &Reading<T>) -> &str {
 }
 
 #[test]
-fn the_driver_says_which_cuda_it_runs() {
+fn driver_says_which_cuda_it_runs() {
     let cuda = |script: &str| Bench::playing(script).sample().cuda;
     assert_eq!(cuda(BUSY), Reading::Known(Cuda { major: 12, minor: 4 }));
     assert_eq!(cuda(&format!("{BUSY}cuda 13010\n")), Reading::Known(Cuda { major: 13, minor: 1 }));
@@ -68,7 +68,7 @@ fn the_driver_says_which_cuda_it_runs() {
 }
 
 #[test]
-fn a_busy_gpu_is_read_in_full() {
+fn busy_gpu_is_read_in_full() {
     let mut bench = Bench::playing(&format!("gpus 2\n{BUSY}gpu 1 util 12\ngpu 0 ecc 3\n"));
     let gpus = bench.gpus();
     assert_eq!(gpus.len(), 2);
@@ -89,7 +89,7 @@ fn a_busy_gpu_is_read_in_full() {
 }
 
 #[test]
-fn an_idle_and_a_hung_gpu_are_told_apart_by_their_power() {
+fn idle_and_a_hung_gpu_are_told_apart_by_their_power() {
     let mut bench = Bench::playing(IDLE);
     assert_eq!(bench.gpus()[0].util_percent, Reading::Known(0.0));
     bench.fake.play(HANG);
@@ -101,7 +101,7 @@ fn an_idle_and_a_hung_gpu_are_told_apart_by_their_power() {
 /// nvtop#109, distributed#5342: under WSL2 the driver counts no utilisation, says 0 and lists no
 /// processes.
 #[test]
-fn a_zero_at_the_power_of_work_is_unknown() {
+fn zero_at_the_power_of_work_is_unknown() {
     for (script, known) in [
         ("gpu 0 power 250\ngpu 0 unsupported processes\n", false),
         ("gpu 0 power 60\ngpu 0 unsupported processes\n", true),
@@ -190,7 +190,7 @@ fn resting_gpu_is_not_busy_when_the_driver_stops_measuring() {
 }
 
 #[test]
-fn a_driver_that_measures_slower_than_we_ask_is_still_believed() {
+fn driver_that_measures_slower_than_we_ask_is_still_believed() {
     let script = "period 5\ngpu 0 util 80\n";
     let mut bench = Bench::playing("");
     for second in 100..112 {
@@ -229,7 +229,7 @@ fn what_a_device_does_not_offer_is_absent() {
 }
 
 #[test]
-fn an_old_driver_is_asked_in_the_old_way() {
+fn old_driver_is_asked_in_the_old_way() {
     let mut bench = Bench::playing(&format!(
         "legacy\ngpu 0 memory 100/16384\ngpu 0 pids {}\n",
         std::process::id()
@@ -243,7 +243,7 @@ fn an_old_driver_is_asked_in_the_old_way() {
 }
 
 #[test]
-fn a_machine_without_the_library_has_no_gpus() {
+fn machine_without_the_library_has_no_gpus() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let options = SensorOptions {
         nvml_library: dir.path().join("libnvidia-ml.so.1"),
@@ -288,7 +288,7 @@ fn driver_without_its_library_is_unknown_and_not_absent() {
 }
 
 #[test]
-fn a_library_that_cannot_be_loaded_is_a_broken_machine() {
+fn library_that_cannot_be_loaded_is_a_broken_machine() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let library = dir.path().join("libnvidia-ml.so.1");
     std::fs::write(&library, "not a library").expect("it can be written");
@@ -329,7 +329,7 @@ fn a_driver_upgraded_under_us_is_unknown_and_mended_by_itself() {
 }
 
 #[test]
-fn a_mismatch_from_the_start_is_unknown_too() {
+fn mismatch_from_the_start_is_unknown_too() {
     let mut bench = Bench::playing(MISMATCH);
     assert!(bench.sample().gpus.is_unknown());
     bench.fake.play(IDLE);
@@ -337,7 +337,7 @@ fn a_mismatch_from_the_start_is_unknown_too() {
 }
 
 #[test]
-fn a_broken_driver_is_not_asked_more_often_than_agreed() {
+fn broken_driver_is_not_asked_more_often_than_agreed() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let fake = FakeNvml::in_dir(dir.path());
     fake.play(MISMATCH);
@@ -383,7 +383,7 @@ fn a_gpu_at_work_that_gives_errors_is_unknown_at_once() {
 }
 
 #[test]
-fn a_gpu_that_gives_errors_is_unknown_until_it_no_longer_does() {
+fn gpu_that_gives_errors_is_unknown_until_it_no_longer_does() {
     let mut bench = Bench::playing("gpu 0 fault unknown\n");
     assert!(unknown_why(&bench.gpus()[0].util_percent).contains("internal driver error"));
     assert!(bench.sensors.gpu_problem().is_some());
@@ -393,7 +393,7 @@ fn a_gpu_that_gives_errors_is_unknown_until_it_no_longer_does() {
 }
 
 #[test]
-fn a_gpu_that_is_no_longer_counted_is_not_forgotten() {
+fn gpu_that_is_no_longer_counted_is_not_forgotten() {
     let mut bench = Bench::playing(&format!("gpus 2\n{BUSY}"));
     assert_eq!(bench.gpus().len(), 2);
     bench.fake.play("broken uninitialized\n");
@@ -466,7 +466,7 @@ fn when_the_whole_machine_is_watched_everybody_is_the_workload() {
 }
 
 #[tokio::test]
-async fn a_driver_that_hangs_hangs_alone() {
+async fn driver_that_hangs_hangs_alone() {
     use lamplighter::adapters::host::sensor_thread::SensorThread;
     let bench = Bench::playing("block 600\n");
     let mut thread = SensorThread::start(Box::new(bench.sensors), Duration::from_millis(50))

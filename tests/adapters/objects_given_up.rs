@@ -206,7 +206,7 @@ async fn given_up_after(arrived: usize) {
 }
 
 #[tokio::test]
-async fn an_upload_that_the_bucket_gave_up_is_begun_anew() {
+async fn upload_that_the_bucket_gave_up_is_begun_anew() {
     given_up_after(1).await;
 }
 
@@ -230,7 +230,7 @@ async fn begun(server: &FalseBucket, folder: &tempfile::TempDir, name: &str) -> 
 /// Two that send one file at once, each in its own process: the second remembers nothing, and does
 /// not end the first one's upload.
 #[tokio::test]
-async fn an_upload_that_another_process_is_at_is_left_to_it() {
+async fn upload_that_another_process_is_at_is_left_to_it() {
     let server = FalseBucket::start();
     let folder = tempfile::tempdir().unwrap();
     let (source, uploads) = begun(&server, &folder, "lamp-agent").await;
@@ -386,7 +386,7 @@ impl Breaking {
 
 /// The client's own tries are six.
 #[tokio::test]
-async fn a_download_that_breaks_goes_on_from_what_has_come() {
+async fn download_that_breaks_goes_on_from_what_has_come() {
     let (bucket, store, folder) = Breaking::start(9);
     let to = folder.path().join("model.pt");
     let (bytes, _) = store.get_file("model.pt", &to).await.unwrap().expect("it is there");

@@ -17,7 +17,7 @@ use lamp_test_support::imds::{FalseImds, Reply};
 use lamp_test_support::moto::{Moto, moto};
 
 #[tokio::test]
-async fn a_bucket_is_a_job_root() {
+async fn bucket_is_a_job_root() {
     let Some(moto) = moto() else { return };
     moto.bucket("jobs").await;
     let store = moto.open("s3://jobs/my/root/");
@@ -47,7 +47,7 @@ async fn a_bucket_is_a_job_root() {
 }
 
 #[tokio::test]
-async fn an_object_is_given_by_url_to_whoever_holds_it() {
+async fn object_is_given_by_url_to_whoever_holds_it() {
     let Some(moto) = moto() else { return };
     moto.bucket("jobs").await;
     let store = moto.open("s3://jobs/root");

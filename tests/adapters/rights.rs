@@ -151,7 +151,7 @@ fn launch_is_allowed_only_with_our_owner_region_tokens_and_type() {
 }
 
 #[test]
-fn a_tag_makes_nothing_ours_that_was_not() {
+fn tag_makes_nothing_ours_that_was_not() {
     let controller = Who::is(PolicyName::Controller);
     let tag = |known: &[(&str, Known)]| controller.may("ec2:CreateTags", &ec2(MACHINE), known);
     let (keys, owner) =
@@ -263,7 +263,7 @@ fn controller_may_reach_only_its_job_root_alarms_and_role() {
 /// Every program on a machine has the role of that machine. It may write data, but no record that a
 /// controller or another machine obeys.
 #[test]
-fn a_machine_writes_what_an_agent_writes_and_touches_no_machine() {
+fn machine_writes_what_an_agent_writes_and_touches_no_machine() {
     let machine = Who::is(PolicyName::Box);
     let attempt = |name: &str| object(&format!("team/jobs/x-222222/attempts/0001/{name}"));
     for name in [
@@ -326,7 +326,7 @@ fn a_machine_writes_what_an_agent_writes_and_touches_no_machine() {
 }
 
 #[test]
-fn a_sweeper_reads_records_says_why_and_ends_what_is_ours() {
+fn sweeper_reads_records_says_why_and_ends_what_is_ours() {
     let sweeper = Who::is(PolicyName::Sweeper);
     let ours = [(OWNER_OF, Text("alice"))];
     for action in ["ec2:TerminateInstances", "ec2:StopInstances"] {
@@ -375,7 +375,7 @@ fn a_sweeper_reads_records_says_why_and_ends_what_is_ours() {
 }
 
 #[test]
-fn a_shell_is_opened_on_ours_alone() {
+fn shell_is_opened_on_ours_alone() {
     let session = Who::is(PolicyName::Session);
     let open = |known: &[(&str, Known)]| session.may("ssm:StartSession", &ec2(MACHINE), known);
     assert!(open(&[("ssm:resourceTag/lamplighter:owner", Text("alice"))]));

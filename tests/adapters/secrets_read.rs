@@ -38,7 +38,7 @@ async fn call(endpoint: &str, service: &str, target: &str, body: Value) {
 }
 
 #[tokio::test]
-async fn a_machine_reads_a_parameter_a_secret_and_a_field_of_one() {
+async fn machine_reads_a_parameter_a_secret_and_a_field_of_one() {
     let Some(moto) = moto() else { return };
     let at = &moto.endpoint;
     let parameter =

@@ -133,7 +133,7 @@ async fn upload_with_wrong_bytes_is_never_taken_for_the_agent() {
 }
 
 #[tokio::test]
-async fn a_folder_here_is_out_of_a_machines_reach() {
+async fn folder_here_is_out_of_a_machines_reach() {
     let folder = tempfile::tempdir().unwrap();
     let store = open::open(folder.path().to_str().unwrap()).unwrap();
     let refused = Shipper::new(agents(), None)

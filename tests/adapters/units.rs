@@ -173,7 +173,7 @@ fn the_agent_is_shut_in() {
 /// which is most of what is counted here; and a daemon's jobs inherit what it is denied. The bare
 /// units stand at 9.6.
 #[test]
-fn a_users_services_are_shut_in_as_far_as_a_user_may() {
+fn users_services_are_shut_in_as_far_as_a_user_may() {
     for (name, most) in [
         ("lamp-controller.service", 78),
         ("lamp-controller@.service", 78),
@@ -252,7 +252,7 @@ fn controller_of_cloud_jobs_alone_is_shut_in() {
 }
 
 #[test]
-fn the_agent_can_still_do_its_work() {
+fn agent_can_still_do_its_work() {
     let text = fs::read_to_string(unit("lamp-agent.service")).expect("a unit");
     for line in [
         "Type=notify",

@@ -137,7 +137,7 @@ fn name(setting: &str) -> &str {
 
 /// systemd-run hands each of them over, and fails for one that it does not know.
 #[test]
-fn the_workloads_unit_is_what_decides_how_old_systemd_may_be() {
+fn workloads_unit_is_what_decides_how_old_systemd_may_be() {
     let newest = settings("lamp-workload.service")
         .iter()
         .map(|setting| since(setting))
@@ -161,7 +161,7 @@ fn agent_unit_has_only_three_settings_that_systemd_may_lack() {
 /// An image that is too old is put out by user data; should that fail as well, the switch must hold
 /// even there.
 #[test]
-fn the_dead_mans_switch_is_understood_by_any_systemd() {
+fn dead_mans_switch_is_understood_by_any_systemd() {
     for unit in ["lamp-deadman.service", "lamp-deadman.timer", "lamp-boot.service"] {
         for setting in settings(unit) {
             assert!(since(&setting) <= OLDEST, "{unit}: {setting}");

@@ -281,7 +281,7 @@ fn what_cannot_work_elsewhere_stays_and_is_told() {
 }
 
 #[test]
-fn a_tree_comes_out_as_it_went_in() {
+fn tree_comes_out_as_it_went_in() {
     let tree = Tree::new()
         .with("run.sh", "#!/bin/sh\n")
         .with("sub/deep/er/x.txt", "text")
@@ -323,7 +323,7 @@ fn a_tree_comes_out_as_it_went_in() {
 }
 
 #[test]
-fn the_same_tree_gives_the_same_bytes() {
+fn same_tree_gives_the_same_bytes() {
     let tree = Tree::new().with("b.py", "b").with("a/c.py", "c").with("a.py", "a");
     let out = |name: &str| pack(&tree.survey(), &tree.0.path().join(name)).expect("it packs");
     let (first, second) = (out("1"), out("2"));
@@ -475,7 +475,7 @@ fn more_than_was_said_is_refused() {
 }
 
 #[test]
-fn a_torn_archive_is_an_error() {
+fn torn_archive_is_an_error() {
     let whole = archive_of(&[(b"x", EntryType::Regular, "", &[9_u8; 500])]);
     let bytes = fs::read(whole.path()).expect("readable");
     for cut in [0, 1, bytes.len() / 2, bytes.len() - 1] {

@@ -36,7 +36,7 @@ async fn only_the_topmost_process_with_a_handler_is_asked() {
 }
 
 #[tokio::test]
-async fn a_workload_that_would_not_understand_is_not_asked_and_lives() {
+async fn workload_that_would_not_understand_is_not_asked_and_lives() {
     let bench = Bench::of_script("touch ready; while :; do sleep 0.01; done");
     let workload = bench.start().await;
     bench.until_file("ready").await;
@@ -255,7 +255,7 @@ async fn one_that_is_within_its_save_is_not_told_again() {
 }
 
 #[tokio::test]
-async fn a_tree_that_handles_nothing_ends_at_once() {
+async fn tree_that_handles_nothing_ends_at_once() {
     let bench = bench("sleep 1000 & sleep 1000");
     let workload = bench.start().await;
     crate::workload::until("the children are there", || bench.alive().len() >= 3).await;

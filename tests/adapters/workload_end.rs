@@ -14,7 +14,7 @@ fn code(code: i32) -> ExitStatus {
 }
 
 #[tokio::test]
-async fn the_exit_code_is_the_workloads_own() {
+async fn exit_code_is_the_workloads_own() {
     for wanted in [0, 3, 255] {
         let bench = Bench::of_script(&format!("exit {wanted}"));
         let workload = bench.start().await;
@@ -25,14 +25,14 @@ async fn the_exit_code_is_the_workloads_own() {
 }
 
 #[tokio::test]
-async fn a_signal_is_no_exit_code() {
+async fn signal_is_no_exit_code() {
     let bench = Bench::of_script("kill -SEGV $$");
     let ended = soon("it ends", bench.start().await.ended()).await;
     assert_eq!(ended.exit, ExitStatus { code: None, signal: Some(11), oom: false });
 }
 
 #[tokio::test]
-async fn a_command_that_is_not_there_is_told_apart() {
+async fn command_that_is_not_there_is_told_apart() {
     let bench = Bench::of(&["no-such-program", "x"]);
     let refused = bench.workloads().start(&bench.launch).await.err().expect("nothing to execute");
     assert!(
@@ -60,7 +60,7 @@ async fn a_command_that_is_not_there_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_missing_working_directory_is_not_a_missing_command() {
+async fn missing_working_directory_is_not_a_missing_command() {
     let mut bench = Bench::of_script("true");
     bench.launch.cwd = bench.folder.path().join("nowhere");
     let refused = bench.workloads().start(&bench.launch).await.err().expect("no such folder");
@@ -118,7 +118,7 @@ async fn nothing_was_started_where_nothing_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_state_folder_has_one_start() {
+async fn state_folder_has_one_start() {
     let bench = Bench::of_script("echo once");
     soon("it ends", bench.start().await.ended()).await;
     assert!(bench.workloads().start(&bench.launch).await.is_err());
@@ -129,7 +129,7 @@ async fn a_state_folder_has_one_start() {
 
 /// needrestart restarts the unit of a workload: its holder is run again, in the same state folder.
 #[tokio::test]
-async fn a_holder_that_is_run_again_starts_nothing() {
+async fn holder_that_is_run_again_starts_nothing() {
     let bench = Bench::of_script("echo once; exit 3");
     soon("it ends", bench.start().await.ended()).await;
     until("the first holder is gone", || !bench.holder().alive()).await;
@@ -147,7 +147,7 @@ async fn a_holder_that_is_run_again_starts_nothing() {
 
 /// `systemctl stop` sends SIGTERM to the whole unit, the holder with it.
 #[tokio::test]
-async fn an_end_that_the_service_manager_asked_for_says_so() {
+async fn end_that_the_service_manager_asked_for_says_so() {
     for (script, with_a_record) in [
         ("trap 'exit 0' TERM; touch ready; while :; do sleep 0.01; done", true),
         ("touch ready; exec sleep 1000", false),
@@ -186,7 +186,7 @@ async fn what_outlives_a_command_for_a_moment_only_is_not_left_behind() {
 /// `docker exec` and `kubectl exec` start a program in a PID namespace that its session does not
 /// belong to.
 #[tokio::test]
-async fn the_end_is_recorded_where_the_session_has_no_number() {
+async fn end_is_recorded_where_the_session_has_no_number() {
     let bench = Bench::of_script("sleep 1000 & setsid sleep 1000 & exit 0");
     fs::create_dir_all(bench.dir()).expect("a folder");
     fs::write(bench.dir().join("launch.json"), serde_json::to_vec(&bench.launch).expect("json"))
@@ -222,7 +222,7 @@ async fn the_end_is_recorded_where_the_session_has_no_number() {
 }
 
 #[tokio::test]
-async fn a_kept_environment_is_what_the_command_inherits() {
+async fn kept_environment_is_what_the_command_inherits() {
     let mut bench = Bench::of(&["env"]);
     let file = bench.folder.path().join("environment");
     fs::write(&file, "KEPT=as it was\0LOCAL_RANK=3\0SLURM_PROCID=1\0").expect("written");

@@ -62,7 +62,7 @@ async fn a_line_of_ten_megabytes_is_kept_whole() {
 }
 
 #[tokio::test]
-async fn a_flood_is_bounded_on_disk_and_in_memory_and_counted_exactly() {
+async fn flood_is_bounded_on_disk_and_in_memory_and_counted_exactly() {
     const FLOOD: u64 = 300 << 20;
     let mut bench = Bench::of_script(&format!(
         "head -c {FLOOD} /dev/zero; touch flooded; while [ ! -e go ]; do sleep 0.01; done; printf end"
@@ -161,7 +161,7 @@ async fn python_that_never_flushes_is_seen() {
 }
 
 #[tokio::test]
-async fn a_c_program_is_seen() {
+async fn c_program_is_seen() {
     let folder = tempfile::tempdir().expect("a folder");
     let (source, program) = (folder.path().join("train.c"), folder.path().join("train"));
     let text = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { printf(\"epoch 1 loss 0.5\\n\"); for (;;) sleep(1); }\n";
@@ -244,7 +244,7 @@ impl Drop for SmallDisk {
 }
 
 #[tokio::test]
-async fn a_full_disk_loses_output_and_nothing_else() {
+async fn full_disk_loses_output_and_nothing_else() {
     let bench = Bench::of_script(
         "head -c 5000000 /dev/zero; touch full; while [ ! -e go ]; do sleep 0.01; done; echo; sleep 0.5; echo room; exit 7",
     );
@@ -295,7 +295,7 @@ impl Drop for EchoingHolder {
 }
 
 #[tokio::test]
-async fn the_echo_is_a_copy() {
+async fn echo_is_a_copy() {
     let mut bench = Bench::of_script("echo one; echo two >&2; exit 2");
     let (_holder, mut reader) = EchoingHolder::start(&mut bench);
     let mut text = String::new();
@@ -305,7 +305,7 @@ async fn the_echo_is_a_copy() {
 }
 
 #[tokio::test]
-async fn a_terminal_that_stalls_or_closes_does_not_hold_the_workload() {
+async fn terminal_that_stalls_or_closes_does_not_hold_the_workload() {
     let mut bench = Bench::of_script("head -c 8000000 /dev/zero; exit 1");
     let (_holder, stalled) = EchoingHolder::start(&mut bench);
     until("it ends although nobody reads", || bench.has_exit_record()).await;

@@ -55,7 +55,7 @@ async fn what_forked_away_is_counted_and_killed() {
 }
 
 #[tokio::test]
-async fn a_running_tree_is_killed_whole() {
+async fn running_tree_is_killed_whole() {
     let bench =
         Bench::of_script(&format!("trap '' TERM; {FORK_AWAY}; sleep 600 & sleep 600 & wait"));
     let workload = bench.start().await;
@@ -140,7 +140,7 @@ async fn sigterm_to_the_holder_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_killed_holder_leaves_an_unknown_end_and_no_process() {
+async fn killed_holder_leaves_an_unknown_end_and_no_process() {
     let bench =
         Bench::of_script(&format!("trap '' PIPE; {FORK_AWAY}; while :; do sleep 0.01; done"));
     let workload = bench.start().await;
@@ -154,7 +154,7 @@ async fn a_killed_holder_leaves_an_unknown_end_and_no_process() {
 }
 
 #[tokio::test]
-async fn the_power_cut_of_a_machine_kills_the_tree_and_writes_nothing() {
+async fn power_cut_of_a_machine_kills_the_tree_and_writes_nothing() {
     let mut machine = Bystander::new();
     let mut bench =
         Bench::of_script(&format!("trap '' TERM HUP; {FORK_AWAY}; while :; do sleep 0.01; done"));
@@ -182,7 +182,7 @@ async fn on_a_machine_that_is_off_nothing_starts() {
 }
 
 #[tokio::test]
-async fn a_recycled_number_is_never_touched() {
+async fn recycled_number_is_never_touched() {
     let bystander = Bystander::new();
     let bench = Bench::of_script("true");
     soon("it ends", bench.start().await.ended()).await;

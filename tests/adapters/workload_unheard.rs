@@ -28,7 +28,7 @@ fn asked_for() -> Bench {
 }
 
 #[tokio::test]
-async fn a_holder_that_lives_and_says_nothing_is_not_none() {
+async fn holder_that_lives_and_says_nothing_is_not_none() {
     let bench = asked_for();
     let lock = File::create(bench.dir().join("lock")).expect("a file");
     flock(&lock, FlockOperation::NonBlockingLockExclusive).expect("nobody else has it");

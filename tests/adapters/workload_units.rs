@@ -107,7 +107,7 @@ async fn it_runs_in_a_unit_that_is_gone_afterwards() {
 }
 
 #[tokio::test]
-async fn the_whole_unit_is_killed_and_the_end_is_known() {
+async fn whole_unit_is_killed_and_the_end_is_known() {
     let script = "(setsid sh -c 'echo $$ > away.part; mv away.part away; while :; do sleep 0.01; done' &); while :; do sleep 0.01; done";
     let Some(unit) = Unit::of_script("kill", script) else { return };
     let workload = unit.start().await;
@@ -125,7 +125,7 @@ async fn the_whole_unit_is_killed_and_the_end_is_known() {
 }
 
 #[tokio::test]
-async fn a_shutdown_of_the_machine_lets_it_save() {
+async fn shutdown_of_the_machine_lets_it_save() {
     let Some(unit) = Unit::of_script(
         "stop",
         "trap 'echo saved > saved; exit 9' TERM; touch ready; while :; do sleep 0.01; done",
@@ -140,7 +140,7 @@ async fn a_shutdown_of_the_machine_lets_it_save() {
 }
 
 #[tokio::test]
-async fn a_command_that_is_not_there_is_told_apart_in_a_unit_too() {
+async fn command_that_is_not_there_is_told_apart_in_a_unit_too() {
     let Some(mut unit) = Unit::of_script("missing", "true") else { return };
     unit.0.launch.argv = vec!["no-such-program".into()];
     let refused = unit.workloads().start(&unit.0.launch).await.err().expect("nothing to execute");
