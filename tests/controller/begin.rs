@@ -18,7 +18,7 @@ use lamp_test_support::virtual_clock::simulate;
 const ENDS: Life = Life::Ends { secs: 2, code: 0 };
 
 #[test]
-fn a_new_job_is_launched_without_a_look() {
+fn new_job_is_launched_without_a_look() {
     simulate(async |clock| {
         let world = World::unmade(clock, &[ENDS]).await;
         let controller = world.controller();

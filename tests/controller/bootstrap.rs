@@ -298,7 +298,7 @@ fn a_flipped_byte_never_runs() {
 }
 
 #[test]
-fn an_image_that_cannot_serve_says_why_and_goes_out() {
+fn image_that_cannot_serve_says_why_and_goes_out() {
     let text = user_data(&hex(AGENT.as_bytes()));
     let sh = ["/bin/sh"];
     let (status, said) = FalseMachine::new(AGENT).without("systemctl").boots(&sh, &text);
@@ -323,7 +323,7 @@ fn an_image_that_cannot_serve_says_why_and_goes_out() {
 
 /// Amazon Linux 2 and CentOS 7 have 219, RHEL 8 has 239, Amazon Linux 2023 and Debian 12 have 252.
 #[test]
-fn an_image_with_an_old_systemd_says_so_and_goes_out() {
+fn image_with_an_old_systemd_says_so_and_goes_out() {
     let text = user_data(&hex(AGENT.as_bytes()));
     for shell in shells() {
         for (first, runs) in [
@@ -368,7 +368,7 @@ fn an_image_with_an_old_systemd_says_so_and_goes_out() {
 }
 
 #[test]
-fn the_agent_comes_by_what_the_image_has() {
+fn agent_comes_by_what_the_image_has() {
     let text = user_data(&hex(AGENT.as_bytes()));
     let machine = FalseMachine::new(AGENT).without("curl");
     machine.program(

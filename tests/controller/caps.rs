@@ -100,7 +100,7 @@ fn two_dozen_jobs_at_once_pass_a_cap_one_after_the_other() {
 }
 
 #[test]
-fn a_day_that_is_spent_holds_back_until_it_has_rolled_on() {
+fn day_that_is_spent_holds_back_until_it_has_rolled_on() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[HALF_AN_HOUR]).await;
         // Half an hour is $0.62, and one hour more is counted ahead: the first fits, the second
@@ -225,7 +225,7 @@ fn newer_record_of_ended_jobs_is_neither_trusted_nor_touched() {
 
 /// A spot price may rise to the bid: what runs counts with it for whoever launches next.
 #[test]
-fn a_spot_machine_that_runs_counts_at_its_bid() {
+fn spot_machine_that_runs_counts_at_its_bid() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::unmade(clock.clone(), &[HALF_AN_HOUR]).await;
         let mut plan = world.controller().first_plan(&world.spec).await.unwrap().plan;

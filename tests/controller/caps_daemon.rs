@@ -80,7 +80,7 @@ impl Turns for Alone {
 
 /// What is said before a launch goes by the start's; a turn may have been waited for.
 #[test]
-fn a_launch_reads_the_caps_once_and_once_more_after_its_turn() {
+fn launch_reads_the_caps_once_and_once_more_after_its_turn() {
     simulate(async |clock: Arc<VirtualClock>| {
         for (caps, takes_turns, reads) in
             [(Caps::default(), true, 1), (per_hour("9"), false, 1), (per_hour("9"), true, 2)]

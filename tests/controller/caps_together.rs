@@ -126,7 +126,7 @@ fn launch_waits_while_another_job_root_has_never_answered() {
 
 /// Also what was launched there after it was read last.
 #[test]
-fn a_job_root_that_is_silent_counts_as_it_was_last_known() {
+fn job_root_that_is_silent_counts_as_it_was_last_known() {
     simulate(async |clock: Arc<VirtualClock>| {
         let (one, other) = (
             World::unmade(clock.clone(), &[HALF_AN_HOUR]).await,

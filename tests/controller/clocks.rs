@@ -165,7 +165,7 @@ fn clock_set_wrong_after_its_check_launches_nothing() {
 }
 
 #[test]
-fn a_clock_that_a_person_has_set_is_good_enough() {
+fn clock_that_a_person_has_set_is_good_enough() {
     simulate(async |clock| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 2, code: 0 }]).await;
         let beside = Arc::new(Beside(clock, AtomicI64::new(-290)));

@@ -118,7 +118,7 @@ fn kept_machine_is_started_again_after_a_death_at_any_call() {
 }
 
 #[test]
-fn a_start_whose_answer_is_lost_is_one_start() {
+fn start_whose_answer_is_lost_is_one_start() {
     for faults in [&[CloudFault::Down, CloudFault::Down][..], &[CloudFault::LostReply]] {
         simulate(async |clock| {
             let (world, first) = stopped(clock, STOPS).await;
@@ -180,7 +180,7 @@ fn continuation_without_room_resumes_from_checkpoint_elsewhere() {
 
 /// A laptop without a line, or an EC2 that errs, for longer than a boot may take.
 #[test]
-fn a_start_that_nobody_could_ask_for_is_asked_for_again() {
+fn start_that_nobody_could_ask_for_is_asked_for_again() {
     simulate(async |clock| {
         let (world, first) = stopped(clock.clone(), STOPS).await;
         let mut kept = kept(&world).await;
@@ -205,7 +205,7 @@ fn a_start_that_nobody_could_ask_for_is_asked_for_again() {
 /// Two jobs in a row that could not start it: it still carries the first one's name, and the third
 /// finds it and can be cancelled.
 #[test]
-fn a_machine_that_carries_an_earlier_jobs_name_is_found() {
+fn machine_that_carries_an_earlier_jobs_name_is_found() {
     simulate(async |clock| {
         let (world, _) = stopped(clock.clone(), STOPS).await;
         let mut from = kept(&world).await;
@@ -294,7 +294,7 @@ fn kept_machine_that_somebody_has_ended_is_not_replaced() {
 }
 
 #[test]
-fn a_wish_to_stop_before_the_start_leaves_the_machine_as_it_is() {
+fn wish_to_stop_before_the_start_leaves_the_machine_as_it_is() {
     simulate(async |clock| {
         let (world, first) = stopped(clock, STOPS).await;
         let (next, _) = go_on(&world, &kept(&world).await).await;

@@ -45,7 +45,7 @@ fn job_with_torn_heartbeat_and_torn_journal_still_ends() {
 /// Seed 6003105 of 24 h: an agent that died every few seconds for hours left 6,000 batches, and the
 /// end of its job waited 13 minutes for them.
 #[test]
-fn a_journal_of_thousands_of_batches_does_not_hold_up_the_end() {
+fn journal_of_thousands_of_batches_does_not_hold_up_the_end() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(
             clock.clone(),
@@ -132,7 +132,7 @@ fn receipt_comes_with_lease_heartbeat_and_outcome_damaged() {
 }
 
 #[test]
-fn a_damaged_outcome_ends_no_machine_that_lives() {
+fn damaged_outcome_ends_no_machine_that_lives() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Endless]).await;
         let controller = world.controller();

@@ -86,7 +86,7 @@ impl Story {
 }
 
 #[test]
-fn an_interrupted_job_resumes_from_its_checkpoint() {
+fn interrupted_job_resumes_from_its_checkpoint() {
     let story = Story {
         lives: &[Life::Taken { secs: 3 }, ENDS],
         spec: |_| {},
@@ -114,7 +114,7 @@ fn rehearsed_interruption_is_served_to_the_intended_attempt() {
 }
 
 #[test]
-fn a_machine_that_stays_lit_is_ended() {
+fn machine_that_stays_lit_is_ended() {
     let story = Story {
         lives: &[Life::NeverDark],
         spec: |_| {},
@@ -126,7 +126,7 @@ fn a_machine_that_stays_lit_is_ended() {
 }
 
 #[test]
-fn a_stop_is_never_lost() {
+fn stop_is_never_lost() {
     let story = Story {
         lives: &[Life::Endless],
         spec: |_| {},
@@ -138,7 +138,7 @@ fn a_stop_is_never_lost() {
 }
 
 #[test]
-fn a_cancel_is_never_lost() {
+fn cancel_is_never_lost() {
     let story = Story {
         lives: &[Life::Endless],
         spec: |_| {},
@@ -150,7 +150,7 @@ fn a_cancel_is_never_lost() {
 }
 
 #[test]
-fn a_raised_cap_is_raised_once_and_stays() {
+fn raised_cap_is_raised_once_and_stays() {
     let story = Story {
         lives: &[Life::Ends { secs: 20, code: 0 }],
         spec: |spec| spec.limits.max_runtime = Some(Span::from_secs(3600)),

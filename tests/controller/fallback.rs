@@ -141,7 +141,7 @@ fn capacity_that_comes_back_where_it_was_shown_ends_the_wait() {
 
 /// The job file has said so: then it is as it was, down the whole list.
 #[test]
-fn a_job_file_that_allows_whatever_fits_gets_it_at_once() {
+fn job_file_that_allows_whatever_fits_gets_it_at_once() {
     simulate(async |clock: Arc<VirtualClock>| {
         let any =
             |spec: &mut lamplighter::job::Spec| spec.machine.fallback_cost = FallbackCost::Any;

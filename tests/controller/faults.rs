@@ -84,7 +84,7 @@ fn two_controllers_do_no_harm() {
 }
 
 #[test]
-fn a_lost_launch_reply_buys_one_machine() {
+fn lost_launch_reply_buys_one_machine() {
     simulate(async |clock| {
         let world = World::new(clock, &[Life::Ends { secs: 60, code: 0 }]).await;
         world.cloud.fail_launches(&[
@@ -99,7 +99,7 @@ fn a_lost_launch_reply_buys_one_machine() {
 }
 
 #[test]
-fn a_launch_that_can_never_work_ends_the_job() {
+fn launch_that_can_never_work_ends_the_job() {
     simulate(async |clock| {
         let world = World::new(clock, &[Life::Endless]).await;
         world.cloud.fail_launches(&[CloudFault::Invalid]);
@@ -113,7 +113,7 @@ fn a_launch_that_can_never_work_ends_the_job() {
 /// The repeat never came to the point where EC2 would have known its token: it says nothing of the
 /// first.
 #[test]
-fn a_refusal_after_a_lost_reply_settles_nothing_that_runs() {
+fn refusal_after_a_lost_reply_settles_nothing_that_runs() {
     for refusal in [CloudFault::Invalid, CloudFault::Denied, CloudFault::NoCapacity] {
         for dies in [false, true] {
             simulate(async |clock: Arc<VirtualClock>| {
@@ -252,7 +252,7 @@ fn a_silent_cloud_means_unknown_and_nothing_is_done() {
 }
 
 #[test]
-fn a_daemon_says_that_it_lives_through_an_outage() {
+fn daemon_says_that_it_lives_through_an_outage() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
         world.store.fault("jobs/", Fault::Down, None);
@@ -272,7 +272,7 @@ fn a_daemon_says_that_it_lives_through_an_outage() {
 }
 
 #[test]
-fn a_machine_that_cannot_be_read_is_not_gone() {
+fn machine_that_cannot_be_read_is_not_gone() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 900, code: 0 }]).await;
         let controller = world.controller();
@@ -294,7 +294,7 @@ fn a_machine_that_cannot_be_read_is_not_gone() {
 }
 
 #[test]
-fn a_store_that_fails_delays_and_breaks_nothing() {
+fn store_that_fails_delays_and_breaks_nothing() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &TWO_ATTEMPTS).await;
         // Of the controller's keys only: the agents of this test do not bear it.
@@ -314,7 +314,7 @@ fn a_store_that_fails_delays_and_breaks_nothing() {
 }
 
 #[test]
-fn a_machine_that_does_not_show_up_yet_is_not_gone() {
+fn machine_that_does_not_show_up_yet_is_not_gone() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock, &[Life::Ends { secs: 900, code: 0 }]).await;
         *world.cloud.kind.lock().unwrap() = market::CloudKind::Aws;

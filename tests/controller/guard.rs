@@ -288,7 +288,7 @@ fn alarm_is_off_while_only_the_metrics_of_a_machine_are_lost() {
 /// The alarm went, and nobody was told: it is armed again all the same, and not believed to be
 /// there.
 #[test]
-fn an_alarm_whose_taking_off_was_not_answered_is_armed_again() {
+fn alarm_whose_taking_off_was_not_answered_is_armed_again() {
     simulate(async |clock: Arc<VirtualClock>| {
         // The measurements are back within the pause that follows the lost answer.
         let world =

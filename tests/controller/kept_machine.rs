@@ -177,7 +177,7 @@ async fn daemon(world: &World, shelf: &Arc<Shelf>, ear: &Arc<Ear>) -> Vec<String
 const ON_EC2: fn(&mut InstanceView) = |view| view.cloud = market::CloudKind::Aws;
 
 #[test]
-fn a_disk_that_stands_unused_for_a_week_is_told_of_once_a_week() {
+fn disk_that_stands_unused_for_a_week_is_told_of_once_a_week() {
     simulate(async |clock| {
         let (world, shelf, _) = stopped(clock.clone(), ON_EC2).await;
         let ear = Arc::new(Ear::default());

@@ -18,7 +18,7 @@ fn becauses(receipt: &lamplighter::job::Receipt) -> Vec<EndedBecause> {
 }
 
 #[test]
-fn a_job_runs_and_its_receipt_adds_up() {
+fn job_runs_and_its_receipt_adds_up() {
     simulate(async |clock| {
         let world = World::new(clock, &[Life::Ends { secs: 601, code: 0 }]).await;
         let receipt = world.drive().await;
@@ -33,7 +33,7 @@ fn a_job_runs_and_its_receipt_adds_up() {
 }
 
 #[test]
-fn the_workloads_failure_is_the_jobs_and_is_not_run_again() {
+fn workloads_failure_is_the_jobs_and_is_not_run_again() {
     simulate(async |clock| {
         let world = World::new(clock, &[Life::Ends { secs: 5, code: 7 }]).await;
         let receipt = world.drive().await;
@@ -46,7 +46,7 @@ fn the_workloads_failure_is_the_jobs_and_is_not_run_again() {
 }
 
 #[test]
-fn an_interrupted_job_goes_on_and_the_last_words_are_kept() {
+fn interrupted_job_goes_on_and_the_last_words_are_kept() {
     simulate(async |clock| {
         let world = World::new(
             clock,
@@ -155,7 +155,7 @@ fn machine_whose_agent_never_speaks_is_ended_and_job_goes_on() {
 }
 
 #[test]
-fn a_machine_that_stays_lit_after_its_outcome_is_ended() {
+fn machine_that_stays_lit_after_its_outcome_is_ended() {
     simulate(async |clock| {
         let world = World::new(clock, &[Life::NeverDark]).await;
         let receipt = world.drive().await;
@@ -290,7 +290,7 @@ fn a_cancel_before_any_machine_wins() {
 }
 
 #[test]
-fn a_stop_ends_a_running_job() {
+fn stop_ends_a_running_job() {
     simulate(async |clock| {
         let world = World::new(clock, &[Life::Endless]).await;
         let receipt = world.drive_asked(600, Wish::Stop).await;
@@ -303,7 +303,7 @@ fn a_stop_ends_a_running_job() {
 }
 
 #[test]
-fn a_cancel_that_no_agent_obeys_ends_the_machine() {
+fn cancel_that_no_agent_obeys_ends_the_machine() {
     simulate(async |clock| {
         let world = World::new(clock, &[Life::FallsSilent]).await;
         let receipt = world.drive_asked(60, Wish::Cancel).await;
@@ -320,7 +320,7 @@ fn a_cancel_that_no_agent_obeys_ends_the_machine() {
 }
 
 #[test]
-fn an_extension_reaches_the_machine() {
+fn extension_reaches_the_machine() {
     simulate(async |clock: Arc<VirtualClock>| {
         let limits = |spec: &mut lamplighter::job::Spec| {
             spec.limits.max_runtime = Some(Span::from_secs(3600))
@@ -353,7 +353,7 @@ fn an_extension_reaches_the_machine() {
 }
 
 #[test]
-fn the_daemon_drives_every_job_and_forgets_the_finished() {
+fn daemon_drives_every_job_and_forgets_the_finished() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
         let controller = world.controller();
@@ -420,7 +420,7 @@ fn job_with_unwatched_first_attempt_resumes_from_checkpoint() {
 /// A stop request keeps the work first. The controller lets a machine finish its save, however long
 /// that takes. It ends the machine when the checkpoint is complete and the machine still runs.
 #[test]
-fn a_machine_is_terminated_only_when_its_checkpoint_is_complete() {
+fn machine_is_terminated_only_when_its_checkpoint_is_complete() {
     simulate(async |clock| {
         let world = World::new(clock.clone(), &[Life::SavesLong { secs: 1500 }]).await;
         let controller = world.controller();

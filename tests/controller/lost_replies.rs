@@ -28,7 +28,7 @@ const MORE: Wish = Wish::Extend {
 };
 
 #[test]
-fn a_job_whose_reply_was_lost_is_made_and_launched_once() {
+fn job_whose_reply_was_lost_is_made_and_launched_once() {
     simulate(async |clock| {
         for lost in [1, 3] {
             let world = World::unmade(clock.clone(), &[ENDS]).await;
@@ -55,7 +55,7 @@ fn a_job_whose_reply_was_lost_is_made_and_launched_once() {
 
 /// What waits for a machine is made by the other door (`lamp apply`).
 #[test]
-fn a_job_that_is_only_submitted_is_made_once_too() {
+fn job_that_is_only_submitted_is_made_once_too() {
     simulate(async |clock| {
         let world = World::unmade(clock, &[ENDS]).await;
         world.store.fault("spec.json", Fault::LostReply, 2);
@@ -103,7 +103,7 @@ fn unanswered_submit_does_not_claim_that_no_job_was_made() {
 }
 
 #[test]
-fn a_store_that_refuses_has_made_no_job_and_is_asked_once() {
+fn store_that_refuses_has_made_no_job_and_is_asked_once() {
     simulate(async |clock| {
         for fault in [Fault::Denied, Fault::Full] {
             let world = World::unmade(clock.clone(), &[ENDS]).await;
@@ -135,7 +135,7 @@ fn a_store_that_refuses_has_made_no_job_and_is_asked_once() {
 }
 
 #[test]
-fn a_wish_whose_reply_was_lost_is_left_once() {
+fn wish_whose_reply_was_lost_is_left_once() {
     simulate(async |clock| {
         let world = World::new(clock.clone(), &[ENDS]).await;
         let wish = async || world.dir.insist_on(MORE, "somebody", &*clock).await;
@@ -155,7 +155,7 @@ fn a_wish_whose_reply_was_lost_is_left_once() {
 
 /// Another takes the number while nobody answers: ours comes after it, and both are there.
 #[test]
-fn a_wish_that_is_repeated_takes_nobodys_place() {
+fn wish_that_is_repeated_takes_nobodys_place() {
     simulate(async |clock| {
         let world = World::new(clock.clone(), &[ENDS]).await;
         world.store.fault("requests/0001", Fault::Down, 1);

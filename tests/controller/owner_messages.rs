@@ -27,7 +27,7 @@ impl Notifier for Ear {
 }
 
 #[test]
-fn the_end_is_told_once_also_when_two_controllers_saw_it() {
+fn end_is_told_once_also_when_two_controllers_saw_it() {
     simulate(async |clock| {
         let world = World::new(clock, &[Life::Ends { secs: 5, code: 3 }]).await;
         let ear = Arc::new(Ear::default());
@@ -43,7 +43,7 @@ fn the_end_is_told_once_also_when_two_controllers_saw_it() {
 }
 
 #[test]
-fn a_job_that_had_ended_before_is_no_news() {
+fn job_that_had_ended_before_is_no_news() {
     simulate(async |clock| {
         let world = World::new(clock, &[Life::Ends { secs: 5, code: 0 }]).await;
         world.drive().await;
@@ -286,7 +286,7 @@ fn session_over_before_the_launch_is_trouble_and_fails_no_job() {
 /// machine is the plan's, one alone, and somebody hears of it; also where the cloud shows it only
 /// later.
 #[test]
-fn a_machine_of_another_request_is_adopted_and_told() {
+fn machine_of_another_request_is_adopted_and_told() {
     for (faults, kind) in [
         (vec![CloudFault::Mismatch { shown: true }], "adopted"),
         (vec![CloudFault::Mismatch { shown: false }], "hidden"),

@@ -81,7 +81,7 @@ fn plan_creator_owns_job_and_its_attempts() {
 
 /// Held back by a cap of its owner, say: nobody else buys its machine with their own money.
 #[test]
-fn a_job_without_a_plan_is_launched_by_its_owner_alone() {
+fn job_without_a_plan_is_launched_by_its_owner_alone() {
     let applied = |owner: &str| Applied {
         set: "jobs".into(),
         file: "a.toml".into(),
@@ -135,7 +135,7 @@ fn a_job_without_a_plan_is_launched_by_its_owner_alone() {
 
 /// What ends it costs nobody anything: whoever drives it may write that.
 #[test]
-fn a_cancel_of_anothers_job_without_a_plan_ends_it() {
+fn cancel_of_anothers_job_without_a_plan_ends_it() {
     simulate(async |clock: Arc<VirtualClock>| {
         let mut world = World::unmade(clock.clone(), &[Life::Endless]).await;
         world.spec.owner = Some("me".to_owned());
@@ -152,7 +152,7 @@ fn a_cancel_of_anothers_job_without_a_plan_ends_it() {
 }
 
 #[test]
-fn the_loser_says_whose_the_job_is_and_does_nothing() {
+fn loser_says_whose_the_job_is_and_does_nothing() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Endless]).await;
         let winner = world.controller();

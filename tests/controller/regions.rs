@@ -84,7 +84,7 @@ async fn stands(world: &World) -> Option<String> {
 /// The cheapest region has no security group, the next one is forbidden: the job runs in the third,
 /// and nothing of it waits.
 #[test]
-fn a_region_that_is_not_ready_is_passed_over() {
+fn region_that_is_not_ready_is_passed_over() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock, &[Life::Ends { secs: 60, code: 0 }]).await;
         let cloud =
@@ -110,7 +110,7 @@ fn a_region_that_is_not_ready_is_passed_over() {
 /// What would be tried next is looked at too, so that a plan names no place to which the job cannot
 /// go.
 #[test]
-fn a_plan_names_no_fallback_that_is_not_ready_and_says_so() {
+fn plan_names_no_fallback_that_is_not_ready_and_says_so() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock, &[]).await;
         let cloud = regions(&world, &[("eu", 150), ("ap", 200)], &[("eu", Lack::Group)]);
@@ -131,7 +131,7 @@ fn a_plan_names_no_fallback_that_is_not_ready_and_says_so() {
 /// No region is left: that is a trouble which somebody must mend, whether it is missing everywhere
 /// or only where the job could still go; and once it is mended the job goes on by itself.
 #[test]
-fn a_job_that_waits_for_a_region_to_be_made_ready_says_so() {
+fn job_that_waits_for_a_region_to_be_made_ready_says_so() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 60, code: 0 }]).await;
         let cloud = regions(&world, &[("eu", 150)], &[("local", Lack::Group), ("eu", Lack::Right)]);
@@ -164,7 +164,7 @@ fn a_job_that_waits_for_a_region_to_be_made_ready_says_so() {
 
 /// The choice between the markets ignores a region that cannot launch.
 #[test]
-fn the_market_is_chosen_without_the_regions_that_are_not_ready() {
+fn market_is_chosen_without_the_regions_that_are_not_ready() {
     simulate(async |clock: Arc<VirtualClock>| {
         let by = clock.now() + Duration::from_secs(6 * 3600);
         let auto = |spec: &mut Spec| {

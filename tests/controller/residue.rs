@@ -106,7 +106,7 @@ fn leavings_are_asked_for_once_and_only_own_ones_are_removed() {
 /// Its start was refused for good, and it carries the job's name: no machine of the job ever ran
 /// there.
 #[test]
-fn a_kept_disk_that_could_not_be_started_is_named() {
+fn kept_disk_that_could_not_be_started_is_named() {
     simulate(async |clock| {
         let (world, _) = continuation::stopped(clock, Life::Stops { secs: 30, code: 3 }).await;
         let kept = continuation::kept(&world).await;

@@ -135,7 +135,7 @@ fn end_of_a_hundred_jobs_costs_the_same_beside_a_thousand() {
 /// A daemon that starts knows nothing of 640 jobs, and each answer takes 30 ms: one job after the
 /// other, two minutes.
 #[test]
-fn a_daemon_that_starts_reads_many_jobs_at_once() {
+fn daemon_that_starts_reads_many_jobs_at_once() {
     let took = simulate(async |clock| {
         let fleet = Fleet::new(clock.clone(), 640, 0);
         fleet.is_away(Duration::from_millis(30));
@@ -214,7 +214,7 @@ fn what_happens_to_one_of_many_is_seen_within_two_ticks() {
 }
 
 #[test]
-fn a_silent_one_of_many_loses_its_lease_and_the_others_do_not() {
+fn silent_one_of_many_loses_its_lease_and_the_others_do_not() {
     simulate(async |clock| {
         // So many that each is read in its turn every ten minutes; its news have told of the last
         // beat before that.
@@ -235,7 +235,7 @@ fn a_silent_one_of_many_loses_its_lease_and_the_others_do_not() {
 }
 
 #[test]
-fn a_listing_that_is_late_ends_no_machine_and_hides_no_outcome() {
+fn listing_that_is_late_ends_no_machine_and_hides_no_outcome() {
     simulate(async |clock| {
         let world = World::start(clock, 150, 0);
         world.ticks(4, None).await;

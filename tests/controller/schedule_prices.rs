@@ -56,7 +56,7 @@ before_the_cloud!(Pools passes on [regions launch describe terminate interrupt r
 });
 
 #[test]
-fn a_cheap_pool_that_would_refuse_the_job_begins_no_run() {
+fn cheap_pool_that_would_refuse_the_job_begins_no_run() {
     for refused in [Refused::Bid, Refused::Quota, Refused::Subnet, Refused::No] {
         simulate(async |clock: Arc<VirtualClock>| {
             let cheap = |record: &mut lamplighter::job::Schedule| {
@@ -84,7 +84,7 @@ fn a_cheap_pool_that_would_refuse_the_job_begins_no_run() {
 
 /// Where none would do, that is said, and not that nobody knows the price.
 #[test]
-fn a_run_for_which_no_spot_machine_would_do_waits_and_says_why() {
+fn run_for_which_no_spot_machine_would_do_waits_and_says_why() {
     simulate(async |clock: Arc<VirtualClock>| {
         let scheduled = Scheduled::new(clock.clone(), QUICK, |record| {
             record.schedule.only_while_spot_under = Some(usd("1"));

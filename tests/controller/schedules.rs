@@ -161,7 +161,7 @@ fn two_daemons_run_each_due_time_once_and_see_it_to_its_end() {
 }
 
 #[test]
-fn a_run_that_still_runs_is_passed_over_or_waited_for() {
+fn run_that_still_runs_is_passed_over_or_waited_for() {
     for (overlap, expected) in [
         (Overlap::Skip, ["00:10 run", "00:20 left out", "00:30 run"]),
         (Overlap::Queue, ["00:10 run", "00:20 run", "00:40 run"]),
@@ -291,7 +291,7 @@ fn run_seen_too_late_or_by_a_wrong_clock_is_missed() {
 }
 
 #[test]
-fn a_price_that_is_too_high_is_waited_for_and_said() {
+fn price_that_is_too_high_is_waited_for_and_said() {
     simulate(async |clock: Arc<VirtualClock>| {
         let cheap = |record: &mut Schedule| {
             record.schedule.only_while_spot_under = Some(UsdPerHour::new("1".parse().unwrap()))
@@ -395,7 +395,7 @@ fn daemon_that_sleeps_during_a_decision_makes_no_second_job() {
 }
 
 #[test]
-fn a_lost_reply_and_a_store_that_is_away_make_nothing_twice() {
+fn lost_reply_and_a_store_that_is_away_make_nothing_twice() {
     for (part, fault) in [
         ("runs/", Fault::LostReply),
         ("spec.json", Fault::Down),
@@ -442,7 +442,7 @@ fn schedule_decides_nothing_by_a_wrong_or_unchecked_clock() {
 /// Two daemons of one job root give a run one id; the same schedule kept in another job root gives
 /// another.
 #[test]
-fn a_run_has_an_id_of_its_own_in_each_job_root() {
+fn run_has_an_id_of_its_own_in_each_job_root() {
     let run = |away: bool| {
         simulate(async |clock: Arc<VirtualClock>| {
             let scheduled =

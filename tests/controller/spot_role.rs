@@ -87,7 +87,7 @@ fn job_without_spot_role_buys_on_demand_and_never_moves_to_spot() {
 }
 
 #[test]
-fn a_job_that_may_only_buy_spot_has_failed_and_says_why() {
+fn job_that_may_only_buy_spot_has_failed_and_says_why() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::with(clock, &[Life::Ends { secs: 60, code: 0 }], |spec| {
             spec.machine.market = MarketChoice::Spot

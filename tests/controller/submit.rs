@@ -57,7 +57,7 @@ fn two_that_submit_one_job_do_not_overwrite_each_others_code() {
 }
 
 #[test]
-fn an_archive_that_is_not_the_one_that_was_packed_makes_no_job() {
+fn archive_that_is_not_the_one_that_was_packed_makes_no_job() {
     simulate(async |clock: Arc<VirtualClock>| {
         let place = tempfile::tempdir().unwrap();
         let (packed, archive) = with_code(&place, &clock, "packed");
@@ -75,7 +75,7 @@ fn an_archive_that_is_not_the_one_that_was_packed_makes_no_job() {
 /// A home line that is gone for two minutes; and one that stays away. Of a small archive nothing is
 /// waited for.
 #[test]
-fn a_large_archive_waits_for_a_line_that_broke_and_not_for_ever() {
+fn large_archive_waits_for_a_line_that_broke_and_not_for_ever() {
     // The last carries nothing whole in its time: that flows, and arrives never.
     let flows = Fault::TimedOut(Duration::from_secs(140));
     for (bytes, fault, times, arrives, most) in [

@@ -196,7 +196,7 @@ fn daemon_sweeps_after_two_looks_and_spares_what_it_drives() {
 
 /// Whoever drives named jobs only does nothing to others.
 #[test]
-fn a_drive_of_named_jobs_sweeps_nothing() {
+fn drive_of_named_jobs_sweeps_nothing() {
     simulate(async |clock| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
         world.drive().await;
@@ -237,7 +237,7 @@ before_the_cloud!(Deaf passes on [supply launch terminate interrupt raise_kill_a
 });
 
 #[test]
-fn a_region_that_hangs_hides_no_orphan_of_another() {
+fn region_that_hangs_hides_no_orphan_of_another() {
     simulate(async |clock| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
         world.drive().await;
@@ -332,7 +332,7 @@ fn daemon_sweeps_soon_after_sign_in_and_seldom_without_account() {
 /// Another job root of this owner may know it: neither a sweep nor a daemon ends it, and a person's
 /// word is compared with what is there at that moment.
 #[test]
-fn a_stray_is_ended_by_name_alone_and_only_while_it_is_one() {
+fn stray_is_ended_by_name_alone_and_only_while_it_is_one() {
     simulate(async |clock| {
         let world = silent(clock.clone()).await;
         let gone: JobId = "gone-222222".parse().unwrap();

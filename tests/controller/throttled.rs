@@ -27,7 +27,7 @@ async fn throttled(clock: Arc<VirtualClock>, times: usize) -> World {
 
 /// One loop drives all jobs, and looks at each every few seconds.
 #[test]
-fn the_daemon_asks_ever_more_rarely_and_the_machine_comes() {
+fn daemon_asks_ever_more_rarely_and_the_machine_comes() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = throttled(clock.clone(), 9).await;
         world.controller().drive_all(&[world.job().clone()], |_| {}).await;

@@ -79,7 +79,7 @@ pub(super) fn ids(visit: &Visit) -> Vec<&str> {
 }
 
 #[test]
-fn an_orphan_is_suspected_by_one_visit_and_ended_by_the_next() {
+fn orphan_is_suspected_by_one_visit_and_ended_by_the_next() {
     simulate(async |clock| {
         let world = silent(clock.clone(), 24).await;
         world.cloud.add_foreign();
@@ -158,7 +158,7 @@ fn machine_heard_between_looks_is_no_orphan() {
 }
 
 #[test]
-fn a_suspicion_of_yesterday_is_none() {
+fn suspicion_of_yesterday_is_none() {
     simulate(async |clock| {
         let world = silent(clock.clone(), 48).await;
         let first = visit(&world, SHORT).await;
@@ -329,7 +329,7 @@ fn hung_record_hides_no_other_and_visit_judging_nobody_is_sick() {
 
 /// A refusal is told, and the next visit tries again at once.
 #[test]
-fn an_end_that_is_refused_is_tried_again_by_the_next_visit() {
+fn end_that_is_refused_is_tried_again_by_the_next_visit() {
     simulate(async |clock| {
         let world = silent(clock.clone(), 24).await;
         world.cloud.deny(1, 0);
@@ -344,7 +344,7 @@ fn an_end_that_is_refused_is_tried_again_by_the_next_visit() {
 
 /// Blind is not well: whoever watches the function hears of it.
 #[test]
-fn a_visit_that_saw_no_region_is_sick() {
+fn visit_that_saw_no_region_is_sick() {
     simulate(async |clock| {
         let world = silent(clock.clone(), 24).await;
         world.cloud.fail_describes(100);
@@ -359,7 +359,7 @@ fn a_visit_that_saw_no_region_is_sick() {
 /// A machine that was kept, and that somebody has started at the cloud itself: it is stopped again,
 /// also past the cap that its tags still say, and its disk is not lost with it.
 #[test]
-fn a_kept_machine_that_runs_again_is_stopped_and_not_terminated() {
+fn kept_machine_that_runs_again_is_stopped_and_not_terminated() {
     for (past_its_cap, market, unreadable, ends) in [
         (false, Market::OnDemand, None, InstanceState::Stopped),
         (true, Market::OnDemand, None, InstanceState::Stopped),
