@@ -358,7 +358,7 @@ fn workload_that_may_still_run_is_not_started_a_second_time() {
 }
 
 #[test]
-fn a_wish_ends_an_attempt_whose_workload_cannot_be_found() {
+fn wish_ends_an_attempt_whose_workload_cannot_be_found() {
     simulate(async |clock: Arc<VirtualClock>| {
         let stage = Stage::new(clock.clone(), STEPS).await;
         tokio::select! {

@@ -148,7 +148,7 @@ async fn submitted_with(rig: &Rig, success: &str) {
 /// S3 answers 409 while another write of the same key is under way: "try again", and nothing is
 /// there.
 #[test]
-fn a_lease_that_was_there_and_is_not_is_asked_for_again() {
+fn lease_that_was_there_and_is_not_is_asked_for_again() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         submitted(&rig).await;
@@ -169,7 +169,7 @@ fn a_lease_that_was_there_and_is_not_is_asked_for_again() {
 }
 
 #[test]
-fn the_disk_of_an_earlier_attempt_says_nothing_of_the_next() {
+fn disk_of_an_earlier_attempt_says_nothing_of_the_next() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         submitted(&rig).await;

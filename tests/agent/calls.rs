@@ -36,7 +36,7 @@ async fn train(rig: &Rig, printed: &AtomicU64, secs: u64) {
 }
 
 #[test]
-fn an_hour_of_an_agent_costs_a_cent_in_requests() {
+fn hour_of_an_agent_costs_a_cent_in_requests() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let store = CountingStore::new(rig.store.clone());

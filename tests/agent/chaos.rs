@@ -81,7 +81,7 @@ fn versions(rig: &Rig, manifest: &Manifest) -> Vec<String> {
 }
 
 #[test]
-fn a_manifest_never_mixes_two_saves() {
+fn manifest_never_mixes_two_saves() {
     let mut complete = 0;
     for seed in 0..SEEDS {
         complete += simulate(async |clock| {
@@ -152,7 +152,7 @@ fn a_manifest_never_mixes_two_saves() {
 }
 
 #[test]
-fn the_log_is_whole_whatever_happens_to_the_agent_and_the_store() {
+fn log_is_whole_whatever_happens_to_the_agent_and_the_store() {
     for seed in 0..SEEDS {
         simulate(async |clock| {
             let (rig, mut dice) = (Rig::new(clock.clone()), Dice(seed));

@@ -9,7 +9,7 @@ use lamp_test_support::virtual_clock::{simulate, until};
 /// Seed 42000565 of 24 h: an agent died between a manifest and its own note of it, and the list was
 /// half a minute old.
 #[test]
-fn a_number_that_an_old_list_does_not_show_is_not_used_again() {
+fn number_that_an_old_list_does_not_show_is_not_used_again() {
     simulate(async |clock| {
         let rig = two_checkpoints(Rig::new(clock.clone())).await;
         rig.store.hide("checkpoints/0002");

@@ -131,7 +131,7 @@ fn quiet_folder_is_uploaded_each_interval_changed_files_only() {
 }
 
 #[test]
-fn a_mark_needs_no_quiet_time_and_a_symlink_counts_as_its_file() {
+fn mark_needs_no_quiet_time_and_a_symlink_counts_as_its_file() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         let rig = &watched.rig;
@@ -194,7 +194,7 @@ fn link_to_the_newest_checkpoint_folder_comes_back_as_a_link() {
 }
 
 #[test]
-fn a_save_waits_for_what_is_written_after_the_asking() {
+fn save_waits_for_what_is_written_after_the_asking() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         watched.write("a.pt", "before");
@@ -249,7 +249,7 @@ fn workload_that_ignores_a_save_request_keeps_its_earlier_files() {
 }
 
 #[test]
-fn an_exit_completes_what_was_written_and_a_killing_does_not() {
+fn exit_completes_what_was_written_and_a_killing_does_not() {
     for (exit, complete) in [(EXIT, true), (KILLED, false)] {
         simulate(async |clock| {
             let watched = Watched::new(Rig::new(clock.clone()));
@@ -311,7 +311,7 @@ fn torn_folder_is_uploaded_again_and_its_number_is_not_reused() {
 }
 
 #[test]
-fn a_lost_reply_sends_the_file_again_in_the_same_try() {
+fn lost_reply_sends_the_file_again_in_the_same_try() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
         watched.write("a.pt", "one");
@@ -523,7 +523,7 @@ pub fn second(rig: &Rig, folder: PathBuf) -> Checkpoints {
 }
 
 #[test]
-fn the_newest_complete_checkpoint_comes_back_and_numbers_go_on() {
+fn newest_complete_checkpoint_comes_back_and_numbers_go_on() {
     simulate(async |clock| {
         let rig = two_checkpoints(Rig::new(clock.clone())).await;
         // A third was begun and never finished.

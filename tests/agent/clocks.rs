@@ -132,7 +132,7 @@ fn agent_that_is_late_after_a_reboot_tells_its_switch_at_once() {
 
 /// After a reboot there is nothing to go by but the wall clock, and what was reached before it.
 #[test]
-fn a_clock_that_was_set_back_gives_no_more_time_at_each_reboot() {
+fn clock_that_was_set_back_gives_no_more_time_at_each_reboot() {
     const BOOT: Duration = Duration::from_secs(45);
     simulate(async |clock: Arc<VirtualClock>| {
         let (began, most) = (clock.mono(), secs(2 * 3600));

@@ -86,7 +86,7 @@ fn agents_that_keep_dying_let_the_lease_and_the_deadline_lapse() {
 /// Seed 65021981 of 24 h: a machine was rebooted while it powered itself off, the agent after that
 /// was quiet, and its minute was billed beside the receipt.
 #[test]
-fn a_quiet_agent_has_a_last_word_before_the_power_switch() {
+fn quiet_agent_has_a_last_word_before_the_power_switch() {
     simulate(async |clock: Arc<VirtualClock>| {
         let stage = Stage::limited(
             clock.clone(),

@@ -136,7 +136,7 @@ fn without_a_hard_end_it_stays_a_day_ahead() {
 }
 
 #[test]
-fn a_full_disk_keeps_the_old_one_and_is_tried_again() {
+fn full_disk_keeps_the_old_one_and_is_tried_again() {
     let bench = Bench::new();
     assert_eq!(bench.pass(0, Some(7200)), Some(7200));
     bench.files.full.store(true, Ordering::Relaxed);

@@ -142,7 +142,7 @@ fn checkpoint_without_disk_room_ends_the_attempt_in_15_minutes() {
 
 /// Heartbeats arrive, and nothing else does.
 #[test]
-fn a_store_that_gives_nothing_for_hours_is_given_up_after_three() {
+fn store_that_gives_nothing_for_hours_is_given_up_after_three() {
     for (part, fault) in [
         ("/checkpoints/", Fault::Down),
         ("/files/", Fault::Hang),

@@ -21,7 +21,7 @@ async fn fill_once_it_works(stage: &Stage) {
 
 /// One that is not written down would be made once more by the next agent.
 #[test]
-fn a_start_waits_until_it_can_be_written_down() {
+fn start_waits_until_it_can_be_written_down() {
     simulate(async |clock| {
         let stage = Stage::limited(clock.clone(), 12, serde_json::json!({}), None).await;
         let room = async {
@@ -47,7 +47,7 @@ fn a_start_waits_until_it_can_be_written_down() {
 }
 
 #[test]
-fn a_disk_that_stays_full_ends_the_attempt() {
+fn disk_that_stays_full_ends_the_attempt() {
     simulate(async |clock| {
         let stage = Stage::limited(clock.clone(), 12, serde_json::json!({}), None).await;
         let full = async {
@@ -70,7 +70,7 @@ fn a_disk_that_stays_full_ends_the_attempt() {
 /// Nothing on the disk says that the attempt was being ended, and its workload is gone: only the
 /// store knows.
 #[test]
-fn an_attempt_whose_outcome_is_written_is_not_started_again() {
+fn attempt_whose_outcome_is_written_is_not_started_again() {
     simulate(async |clock| {
         let stage = Stage::limited(clock.clone(), 60, serde_json::json!({}), None).await;
         tokio::select! {
@@ -97,7 +97,7 @@ fn an_attempt_whose_outcome_is_written_is_not_started_again() {
 /// Before anything is lost, and without a word on that disk: within a minute it is in the
 /// heartbeat, once, and it goes when there is room again.
 #[test]
-fn a_disk_that_fills_up_is_told_within_a_minute_and_taken_back() {
+fn disk_that_fills_up_is_told_within_a_minute_and_taken_back() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);

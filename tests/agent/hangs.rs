@@ -146,7 +146,7 @@ fn machine_whose_end_killed_three_agents_skips_its_last_upload() {
 /// Seed 23000332 of 24 h of the false world: whoever waits for the job ends with its exit code, and
 /// after a reboot no last word of a failure is believed.
 #[test]
-fn an_end_that_a_reboot_cuts_short_keeps_the_exit_code() {
+fn end_that_a_reboot_cuts_short_keeps_the_exit_code() {
     for spec in ["{}", r#"{"on": {"failure": {"keep": "10m"}}}"#] {
         simulate(async |clock| {
             let rig = Rig::new(clock.clone());
@@ -206,7 +206,7 @@ fn kept_machine_stays_as_long_as_promised_over_many_dead_agents() {
 
 /// A holder may take as long over its first word as the watchdog waits for the agent's.
 #[test]
-fn a_slow_start_is_waited_for_with_a_word_to_the_watchdog() {
+fn slow_start_is_waited_for_with_a_word_to_the_watchdog() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
@@ -222,7 +222,7 @@ fn a_slow_start_is_waited_for_with_a_word_to_the_watchdog() {
 }
 
 #[test]
-fn a_start_that_never_comes_ends_the_attempt() {
+fn start_that_never_comes_ends_the_attempt() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
@@ -237,7 +237,7 @@ fn a_start_that_never_comes_ends_the_attempt() {
 /// What a process in the kernel's hands waits for may not be readable: it is restarted all the
 /// same.
 #[test]
-fn a_stalled_workload_whose_stacks_cannot_be_read_is_restarted() {
+fn stalled_workload_whose_stacks_cannot_be_read_is_restarted() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
@@ -270,7 +270,7 @@ fn a_stalled_workload_whose_stacks_cannot_be_read_is_restarted() {
 /// A hang at full power looks like work until it is known for one: then what came after the last
 /// sign is no useful time.
 #[test]
-fn the_time_of_a_hang_is_not_called_useful() {
+fn time_of_a_hang_is_not_called_useful() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);

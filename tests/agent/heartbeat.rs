@@ -175,7 +175,7 @@ fn numbers_that_a_full_disk_did_not_keep_are_not_used_again() {
 }
 
 #[test]
-fn a_flush_ends_at_its_deadline() {
+fn flush_ends_at_its_deadline() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let heartbeat = Heartbeat::start(rig.outbox(), true);

@@ -110,7 +110,7 @@ async fn asked_meanwhile(
 
 /// A recommendation, and ten seconds later the notice: the save that is under way counts for both.
 #[test]
-fn a_notice_while_a_save_is_under_way_asks_for_no_other() {
+fn notice_while_a_save_is_under_way_asks_for_no_other() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
@@ -183,7 +183,7 @@ fn notice_asks_for_a_save_where_the_save_under_way_gave_nothing() {
 /// cost at most has room for one grace, and not for what is left of the first and a second whole
 /// one.
 #[test]
-fn a_stop_while_a_save_is_under_way_takes_one_grace_in_all() {
+fn stop_while_a_save_is_under_way_takes_one_grace_in_all() {
     simulate(async |clock| {
         let rig = Rig::new(clock);
         let machine = Played::new(&rig);

@@ -168,7 +168,7 @@ fn store_outage_loses_no_log_and_does_not_hide_progress() {
 }
 
 #[test]
-fn a_restarted_agent_neither_repeats_nor_skips() {
+fn restarted_agent_neither_repeats_nor_skips() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let printer = Printer::new(&rig, 1);
@@ -254,7 +254,7 @@ fn several_starts_are_one_log_with_a_line_between() {
 }
 
 #[test]
-fn a_flood_is_shipped_at_a_bounded_rate() {
+fn flood_is_shipped_at_a_bounded_rate() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let printer = Printer::new(&rig, 1);
@@ -277,7 +277,7 @@ fn a_flood_is_shipped_at_a_bounded_rate() {
 }
 
 #[test]
-fn a_finish_ends_at_its_deadline_and_says_what_is_missing() {
+fn finish_ends_at_its_deadline_and_says_what_is_missing() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let printer = Printer::new(&rig, 1);

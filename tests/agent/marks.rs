@@ -86,7 +86,7 @@ fn broken_lines_are_signs_of_life_and_said_once() {
 }
 
 #[test]
-fn a_file_that_begins_anew_and_a_step_that_goes_back() {
+fn file_that_begins_anew_and_a_step_that_goes_back() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let (board, journal) = (ActivityCounters::default(), Journal::start(rig.outbox()));

@@ -79,7 +79,7 @@ fn one_batch_a_minute_with_a_heartbeat_and_what_is_known() {
 
 /// Whatever becomes of it, the loop, its heartbeat in the store and the next minute do not wait.
 #[test]
-fn a_meter_that_fails_or_hangs_delays_nothing() {
+fn meter_that_fails_or_hangs_delays_nothing() {
     let (_, beats) = five_minutes(Mood::Listens, "{}");
     for mood in [Mood::Refuses, Mood::Hangs] {
         let (heard, others) = five_minutes(mood, "{}");

@@ -83,7 +83,7 @@ async fn cut(rig: &Rig, folder: &str, every: u64, is_open_known: bool) -> (u64, 
 
 /// With a `log.txt` held open, 15 saves were made and none was kept. With a `train.log`, all were.
 #[test]
-fn a_log_of_any_name_in_a_run_folder_holds_no_save_up() {
+fn log_of_any_name_in_a_run_folder_holds_no_save_up() {
     simulate(async |clock| {
         for is_open_known in [false, true] {
             let rig = Rig::new(clock.clone());
@@ -96,7 +96,7 @@ fn a_log_of_any_name_in_a_run_folder_holds_no_save_up() {
 
 /// 98 saves were made, one a second, and none was kept: none rested for two seconds.
 #[test]
-fn a_script_that_saves_every_second_loses_one_interval_at_most() {
+fn script_that_saves_every_second_loses_one_interval_at_most() {
     simulate(async |clock| {
         for folder in ["exp1/", ""] {
             let rig = Rig::new(clock.clone());
@@ -244,7 +244,7 @@ fn notice_and_request_upload_the_newest_save_at_once() {
 /// Its end tears what it is writing, and it does not end for a SIGTERM: the save before that one
 /// counts.
 #[test]
-fn a_save_that_the_end_tears_costs_that_save_alone() {
+fn save_that_the_end_tears_costs_that_save_alone() {
     simulate(async |clock| {
         for stubborn in [false, true] {
             let rig = Rig::new(clock.clone());

@@ -89,7 +89,7 @@ async fn facts(
 }
 
 #[test]
-fn a_notice_is_known_within_a_second_and_wakes_the_loop_once() {
+fn notice_is_known_within_a_second_and_wakes_the_loop_once() {
     simulate(async |clock| {
         let machine = machine();
         let watch = NoticeWatch::start(machine.clone(), clock.clone());
@@ -140,7 +140,7 @@ fn known_notice_stays_without_answer() {
 }
 
 #[test]
-fn a_raised_hard_cap_is_seen_in_the_tags() {
+fn raised_hard_cap_is_seen_in_the_tags() {
     simulate(async |clock| {
         let machine = machine();
         let watch = NoticeWatch::start(machine.clone(), clock.clone());

@@ -84,7 +84,7 @@ fn who_wants_more_gets_it_and_who_wants_none_ends_it() {
 }
 
 #[test]
-fn a_limit_within_the_half_hour_is_what_is_told_and_what_holds() {
+fn limit_within_the_half_hour_is_what_is_told_and_what_holds() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = used(&rig);

@@ -19,7 +19,7 @@ async fn spell(rig: &Rig, machine: &Played, works: bool, time: u64) {
 }
 
 #[test]
-fn a_restarted_agent_has_not_forgotten_the_rhythm() {
+fn restarted_agent_has_not_forgotten_the_rhythm() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
@@ -245,7 +245,7 @@ fn kept_machine_stays_as_long_as_promised_over_a_store_outage() {
 /// Seed 18000253 of 24 h: a machine came up that was launched with what had been added to a limit,
 /// and judged the limit before it had read of that.
 #[test]
-fn a_limit_waits_until_what_was_added_to_it_is_read() {
+fn limit_waits_until_what_was_added_to_it_is_read() {
     simulate(async |clock| {
         for is_down in [false, true] {
             let rig = Rig::new(clock.clone());
@@ -282,7 +282,7 @@ fn a_limit_waits_until_what_was_added_to_it_is_read() {
 /// Nothing runs while a retry is waited for, so that nothing is saved or stopped: but it is paid
 /// for.
 #[test]
-fn the_wait_before_a_retry_ends_at_a_limit_and_at_a_wish() {
+fn wait_before_a_retry_ends_at_a_limit_and_at_a_wish() {
     for is_stopped in [false, true] {
         simulate(async |clock| {
             let rig = Rig::new(clock.clone());
@@ -314,7 +314,7 @@ fn the_wait_before_a_retry_ends_at_a_limit_and_at_a_wish() {
 
 /// The retry itself is made, and its own end counts.
 #[test]
-fn a_retry_comes_after_its_delay_and_not_before() {
+fn retry_comes_after_its_delay_and_not_before() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);

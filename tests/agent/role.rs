@@ -14,7 +14,7 @@ use lamp_test_support::virtual_clock::simulate;
 
 /// S3 would refuse the rest, and no test here has its policies.
 #[test]
-fn an_agent_asks_for_nothing_that_its_role_does_not_allow() {
+fn agent_asks_for_nothing_that_its_role_does_not_allow() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let store = CountingStore::new(rig.store.clone());

@@ -202,7 +202,7 @@ fn command_goes_back_twice_at_most_then_fails_and_keeps_newest() {
 /// It told a step, or worked for long: its end says nothing against its checkpoint. Nor does that
 /// of a start that somebody ended.
 #[test]
-fn a_start_that_got_going_is_not_put_down_to_its_checkpoint() {
+fn start_that_got_going_is_not_put_down_to_its_checkpoint() {
     simulate(async |clock| {
         let steps = |rig: &Rig| {
             std::fs::write(rig.path("state").join("progress.jsonl"), "{\"step\": 12}\n")
@@ -290,7 +290,7 @@ fn next_agent_finishes_going_back_after_one_died_in_it() {
 /// The store is down while an older one is looked for: a person's word ends it all the same, and
 /// what the folder holds is kept by nobody.
 #[test]
-fn a_stop_while_an_older_checkpoint_is_fetched_is_obeyed() {
+fn stop_while_an_older_checkpoint_is_fetched_is_obeyed() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         left(&rig, 3).await;

@@ -40,7 +40,7 @@ fn rows(rig: &Rig) -> Vec<u64> {
 }
 
 #[test]
-fn a_minute_is_one_object_and_the_end_is_flushed() {
+fn minute_is_one_object_and_the_end_is_flushed() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let samples = Samples::start(rig.outbox());

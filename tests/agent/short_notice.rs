@@ -150,7 +150,7 @@ fn stop_whose_last_save_a_notice_cuts_short_keeps_its_outcome() {
 
 /// What was scheduled and is called off takes no time from the uploads.
 #[test]
-fn an_event_that_is_called_off_cuts_no_uploads() {
+fn event_that_is_called_off_cuts_no_uploads() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let machine = Played::new(&rig);
