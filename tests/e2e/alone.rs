@@ -111,7 +111,7 @@ fn lamp_tells_the_story_of_a_run_of_the_agent_alone() {
 }
 
 #[test]
-fn a_command_for_the_end_that_fails_is_called_so() {
+fn command_for_the_end_that_fails_is_called_so() {
     let bench = Bench::new();
     let out = bench.agent().args(["run", "--then", "exit 4", "--", "true"]).finish();
     assert_eq!(out.status.code(), Some(0), "the exit code is the workload's own");
@@ -151,7 +151,7 @@ fn typing_error_in_the_then_command_is_found_before_the_start() {
 }
 
 #[test]
-fn a_name_that_is_alive_is_not_started_a_second_time() {
+fn name_that_is_alive_is_not_started_a_second_time() {
     let bench = Bench::new();
     let script = "echo $$ >> pids; while [ ! -e go ]; do sleep 0.05; done; exit 5";
     let command = ["run", "--name", "night", "--", "sh", "-c", script];
@@ -233,7 +233,7 @@ fn watch_that_ends_runs_its_command_once_with_the_reason() {
 }
 
 #[test]
-fn a_command_for_the_end_of_a_watch_that_fails_is_called_so() {
+fn command_for_the_end_of_a_watch_that_fails_is_called_so() {
     let bench = Bench::new();
     let out = bench
         .agent()
@@ -248,7 +248,7 @@ fn a_command_for_the_end_of_a_watch_that_fails_is_called_so() {
 }
 
 #[test]
-fn a_command_that_a_signal_ended_is_told_by_its_name() {
+fn command_that_a_signal_ended_is_told_by_its_name() {
     let bench = Bench::new();
     let out = bench.agent().args(["run", "--", "sh", "-c", "kill -SEGV $$"]).finish();
     assert_eq!(out.status.code(), Some(128 + 11), "{}", String::from_utf8_lossy(&out.stderr));
@@ -311,7 +311,7 @@ fn workload_that_ignores_sigterm_and_forks_away_is_killed() {
 }
 
 #[test]
-fn a_hung_run_is_restarted_and_then_ended_as_stalled() {
+fn hung_run_is_restarted_and_then_ended_as_stalled() {
     let bench = Bench::new();
     // Prints, so that there was progress, and then spins without a word.
     let script = "echo start >> starts; for i in $(seq 18); do echo line $i; sleep 0.4; done; while :; do :; done";
@@ -443,7 +443,7 @@ fn sigterm_after_the_end_is_the_shutdown_and_is_not_held_up() {
 }
 
 #[test]
-fn a_lost_sensor_is_unknown_and_unknown_is_never_idle() {
+fn lost_sensor_is_unknown_and_unknown_is_never_idle() {
     let bench = Bench::new();
     let gpu = FakeNvml::in_dir(bench.path());
     gpu.play(MISMATCH);
@@ -461,7 +461,7 @@ fn a_lost_sensor_is_unknown_and_unknown_is_never_idle() {
 }
 
 #[test]
-fn a_busy_gpu_keeps_a_silent_command() {
+fn busy_gpu_keeps_a_silent_command() {
     let bench = Bench::new();
     let gpu = FakeNvml::in_dir(bench.path());
     gpu.play(BUSY);
@@ -495,7 +495,7 @@ fn a_command_that_is_not_there_is_said_as_a_shell_would() {
 }
 
 #[test]
-fn a_dry_run_says_what_would_be_done_and_does_nothing() {
+fn dry_run_says_what_would_be_done_and_does_nothing() {
     let bench = Bench::new();
     let out = bench
         .agent()
@@ -559,7 +559,7 @@ fn who_names_gpus_is_never_judged_without_them() {
 }
 
 #[test]
-fn a_watch_that_is_stopped_by_hand_does_nothing_to_the_machine() {
+fn watch_that_is_stopped_by_hand_does_nothing_to_the_machine() {
     let bench = Bench::new();
     let mut agent = Running::start(
         bench
@@ -578,7 +578,7 @@ fn a_watch_that_is_stopped_by_hand_does_nothing_to_the_machine() {
 }
 
 #[test]
-fn a_terminal_that_is_closed_ends_nothing() {
+fn terminal_that_is_closed_ends_nothing() {
     let bench = Bench::new();
     let script = "echo $$ > pid; while [ ! -e go ]; do sleep 0.05; done; exit 6";
     let mut agent = Running::start(
@@ -597,7 +597,7 @@ fn a_terminal_that_is_closed_ends_nothing() {
 }
 
 #[test]
-fn a_restart_that_the_agent_did_not_survive_is_not_a_success() {
+fn restart_that_the_agent_did_not_survive_is_not_a_success() {
     let bench = Bench::new();
     // Hangs after its first steps, and answers SIGTERM slowly with exit code 0.
     let script = "trap 'echo t >> terms; sleep 3; exit 0' TERM; echo $$ > pid; echo s >> starts; for i in 1 2 3 4 5 6 7 8 9; do echo step $i; sleep 1; done; while :; do :; done";

@@ -23,7 +23,7 @@ fn bucket(endpoint: &str, name: &str) {
 }
 
 #[test]
-fn a_job_lives_in_a_bucket() {
+fn job_lives_in_a_bucket() {
     let Some(moto) = moto() else { return };
     bucket(&moto.endpoint, "lamps");
     let bench = Bench::new();
@@ -96,7 +96,7 @@ const CANARY: &str = "canary/9wZk2QfVb7RtYx4LmNpE";
 /// environment of ours.
 #[cfg(feature = "aws")]
 #[test]
-fn a_profile_is_enough_for_a_whole_job() {
+fn profile_is_enough_for_a_whole_job() {
     let Some(moto) = moto() else { return };
     bucket(&moto.endpoint, "lamps");
     let bench = Bench::new();

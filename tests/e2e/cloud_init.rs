@@ -119,7 +119,7 @@ fn settings(machine: &Machine) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn an_image_becomes_a_machine_that_works_and_puts_itself_out() {
+fn image_becomes_a_machine_that_works_and_puts_itself_out() {
     let agent = agent();
     let Some(mut image) = Image::new(agent.clone(), &sum(&agent)) else { return };
     let kill_at = recorded(
@@ -192,7 +192,7 @@ fn an_image_becomes_a_machine_that_works_and_puts_itself_out() {
 /// One byte of the agent is another: it never runs, the word is on the console, and the machine
 /// goes out.
 #[test]
-fn a_flipped_byte_puts_the_machine_out() {
+fn flipped_byte_puts_the_machine_out() {
     let mut agent = agent();
     let sha256 = sum(&agent);
     let middle = agent.len() / 2;

@@ -89,7 +89,7 @@ fn a_machine_without_power_is_lost_and_the_next_one_resumes() {
 }
 
 #[test]
-fn a_killed_holder_ends_the_attempt_and_the_next_goes_on() {
+fn killed_holder_ends_the_attempt_and_the_next_goes_on() {
     let bench = Bench::new();
     bench.trainer("", SAVES);
     bench.submit();
@@ -172,7 +172,7 @@ fn killed_at(moment: Moment) {
 }
 
 #[test]
-fn a_controller_may_be_killed_at_any_moment() {
+fn controller_may_be_killed_at_any_moment() {
     std::thread::scope(|scope| {
         for moment in [
             Moment::Submitted,
@@ -226,7 +226,7 @@ fn controllers_on_one_root_do_no_harm_to_each_other() {
 }
 
 #[test]
-fn a_second_daemon_on_one_root_is_refused() {
+fn second_daemon_on_one_root_is_refused() {
     let bench = Bench::new();
     std::fs::create_dir_all(bench.root()).unwrap();
     let first = Running::start(

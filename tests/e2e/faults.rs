@@ -62,7 +62,7 @@ fn peak_mib(pid: u32) -> Option<u64> {
 }
 
 #[test]
-fn a_gigabyte_in_a_flood_does_not_fill_the_memory() {
+fn gigabyte_in_a_flood_does_not_fill_the_memory() {
     let bench = Bench::new();
     bench.shell("head -c 1000000000 /dev/zero | tr '\\0' 'x' | fold -w 200; echo the end; touch $E2E_BENCH/flooded; while [ ! -e $E2E_BENCH/go ]; do sleep 0.1; done", "");
     let mut run = Running::start(
@@ -150,7 +150,7 @@ impl Drop for Disk {
 }
 
 #[test]
-fn a_full_disk_on_the_machine_hangs_nothing_and_is_told() {
+fn full_disk_on_the_machine_hangs_nothing_and_is_told() {
     let bench = Bench::new();
     bench.shell("head -c 120000000 /dev/zero > fill 2> /dev/null; for i in 1 2 3 4 5 6; do echo step $i; sleep 0.3; done; rm -f fill; exit 5", "");
     let Some(_disk) = Disk::mount(&bench, "state", "100m") else { return };

@@ -17,7 +17,7 @@ const TRAINS: &str = "mkdir -p ckpt\n\
     echo CUDA error >&2; exit 1\n";
 
 #[test]
-fn a_lost_gpu_costs_the_machine_and_not_the_job() {
+fn lost_gpu_costs_the_machine_and_not_the_job() {
     let bench = Bench::new();
     let gpu = FakeNvml::in_dir(bench.path());
     gpu.play(&format!("gpus 2\n{BUSY}"));

@@ -28,7 +28,7 @@ fn asked_to_save(event: &Value) -> bool {
 }
 
 #[test]
-fn a_rehearsal_to_the_end_proves_that_the_work_survives() {
+fn rehearsal_to_the_end_proves_that_the_work_survives() {
     let bench = Bench::new();
     bench.trainer("STEPS = 150", SAVES);
     let out = bench
@@ -114,7 +114,7 @@ fn assert_said(failed: &[(String, String)], name: &str, words: &[&str]) {
 }
 
 #[test]
-fn a_rehearsal_says_exactly_what_is_missing() {
+fn rehearsal_says_exactly_what_is_missing() {
     // Each waits for the end of a notice, so they wait together.
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -230,7 +230,7 @@ fn after_a_notice_the_work_goes_on_on_the_next_machine() {
 }
 
 #[test]
-fn a_script_that_saves_and_exits_at_sigterm_resumes_as_well() {
+fn script_that_saves_and_exits_at_sigterm_resumes_as_well() {
     let bench = Bench::new();
     bench.trainer("", &SAVES.replace("SIGUSR1", "SIGTERM"));
     bench.submit();

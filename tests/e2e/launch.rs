@@ -64,7 +64,7 @@ fn prove(ec2: &FalseEc2, env: &BTreeMap<String, String>) {
 
 /// Whoever leaves the machine to a proof, whoever does without, and whoever stays with it.
 #[test]
-fn a_warm_launch_waits_for_four_round_trips() {
+fn warm_launch_waits_for_four_round_trips() {
     for words in [&["--detach", "--unproven"][..], &["--detach"], &[]] {
         let Some((ec2, env)) = account() else { return };
         let bench = Bench::new();

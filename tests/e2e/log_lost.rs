@@ -14,7 +14,7 @@ fn full() -> Stdio {
 /// SIGABRT before: the log complained of itself on standard error, and panicked where that could
 /// not be written either.
 #[test]
-fn an_agent_whose_log_has_no_room_goes_on() {
+fn agent_whose_log_has_no_room_goes_on() {
     let bench = Bench::new();
     let script = "echo $$ > pid; while [ ! -e go ]; do echo line; sleep 0.05; done; exit 4";
     let mut run = Running::start(
@@ -45,7 +45,7 @@ fn an_agent_whose_log_has_no_room_goes_on() {
 
 /// A pseudo-terminal whose other end is closed: writes fail with EIO, and the kernel sends SIGHUP.
 #[test]
-fn an_agent_whose_terminal_is_closed_goes_on() {
+fn agent_whose_terminal_is_closed_goes_on() {
     let bench = Bench::new();
     let (mut master, mut slave) = (-1, -1);
     // SAFETY: two numbers are written, and both descriptors are ours then.

@@ -178,7 +178,7 @@ fn machine_outlives_a_dead_agent_and_power_cut_and_powers_off() {
 
 /// Its agent is stopped for good, and no controller runs.
 #[test]
-fn a_machine_whose_agent_is_silent_for_a_lease_puts_itself_out() {
+fn machine_whose_agent_is_silent_for_a_lease_puts_itself_out() {
     let Some(mut machine) = Machine::new() else { return };
     launched(&machine, SCRIPT, "true");
     machine.unit("lamp-deadman.service", &agent_unit("lamp-deadman.service"));

@@ -63,7 +63,7 @@ fn what_is_not_there_is_said() {
 }
 
 #[test]
-fn a_secret_ships_only_when_it_is_acknowledged() {
+fn secret_ships_only_when_it_is_acknowledged() {
     let bench = Bench::new();
     bench.shell("grep -c ghp_ notes.txt", "");
     // Put together here, so that no scanner of this repository finds it.
@@ -92,7 +92,7 @@ fn a_secret_ships_only_when_it_is_acknowledged() {
 }
 
 #[test]
-fn a_job_root_that_cannot_be_written_is_told_and_nothing_starts() {
+fn job_root_that_cannot_be_written_is_told_and_nothing_starts() {
     let bench = Bench::new();
     bench.shell("touch $E2E_BENCH/ran", "");
     bench.write("a-file", "");
@@ -122,7 +122,7 @@ fn picture(bench: &Bench) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
-fn a_job_of_a_newer_version_is_left_alone() {
+fn job_of_a_newer_version_is_left_alone() {
     let bench = Bench::new();
     bench.trainer("STEPS = 1", "");
     assert_code(&bench.lamp(&["run", "job.toml"]).finish(), 0);

@@ -102,7 +102,7 @@ fn of_several_jobs_of_a_name_nobody_guesses_which_is_meant() {
 }
 
 #[test]
-fn a_stop_that_was_asked_for_is_not_asked_for_again() {
+fn stop_that_was_asked_for_is_not_asked_for_again() {
     let bench = Bench::new();
     let script =
         "trap '' TERM; touch \"$BENCH/deaf\"; while [ ! -e \"$BENCH/go\" ]; do sleep 0.1; done";
@@ -160,7 +160,7 @@ fn more_time_reaches_a_job_that_runs() {
 }
 
 #[test]
-fn the_log_is_byte_for_byte_and_can_be_followed() {
+fn log_is_byte_for_byte_and_can_be_followed() {
     let bench = Bench::new();
     bench.shell("printf '\\000\\001\\377\\376begin\\r\\n'; while [ ! -e $E2E_BENCH/go ]; do sleep 0.1; done; printf 'end without a newline'", "");
     bench.submit();

@@ -9,7 +9,7 @@ use super::bench::{Bench, Finish as _, Running, kill, wait_until};
 use super::jobs::{SAVES, adds_up, assert_code, text};
 
 #[test]
-fn a_job_runs_and_its_outputs_and_receipt_come_home() {
+fn job_runs_and_its_outputs_and_receipt_come_home() {
     let bench = Bench::new();
     bench.trainer(
         "STEPS = 12, SAVE_EVERY = 5",
@@ -79,7 +79,7 @@ fn what_nobody_asked_to_keep_is_named_before_it_is_gone() {
 }
 
 #[test]
-fn the_workloads_own_exit_code_is_lamps() {
+fn workloads_own_exit_code_is_lamps() {
     let bench = Bench::new();
     bench.trainer("STEPS = 2, EXIT = 7", "");
     let out = bench.lamp(&["run", "job.toml", "-o", "json"]).finish();
@@ -120,7 +120,7 @@ fn command_alone_is_a_job_and_keeps_what_follows_the_dashes() {
 }
 
 #[test]
-fn a_setup_that_fails_is_no_failure_of_the_command() {
+fn setup_that_fails_is_no_failure_of_the_command() {
     let bench = Bench::new();
     bench.shell("touch $E2E_BENCH/ran", "");
     let file = bench.file("job.toml");

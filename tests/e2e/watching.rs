@@ -52,7 +52,7 @@ fn an_idle_job_is_stopped_with_the_numbers_of_the_verdict() {
 }
 
 #[test]
-fn a_stalled_job_climbs_the_ladder() {
+fn stalled_job_climbs_the_ladder() {
     let bench = Bench::new();
     bench.shell(
         "echo begin >> $E2E_BENCH/starts; for i in $(seq 24); do echo line $i; sleep 0.3; done; while :; do :; done",
@@ -134,7 +134,7 @@ fn each_limit_ends_the_job_with_its_own_word() {
 }
 
 #[test]
-fn a_limit_that_is_over_before_it_began_starts_nothing() {
+fn limit_that_is_over_before_it_began_starts_nothing() {
     let bench = Bench::new();
     bench.trainer("", "[limits]\ndeadline = '2020-01-01T00:00:00Z'\n");
     let out = bench.lamp(&["run", "job.toml"]).finish();

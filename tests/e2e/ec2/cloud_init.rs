@@ -13,7 +13,7 @@ use crate::bench::Running;
 use lamp_test_support::ec2::{State, base64};
 
 #[test]
-fn a_job_runs_from_the_first_boot_of_an_image_to_its_receipt() {
+fn job_runs_from_the_first_boot_of_an_image_to_its_receipt() {
     let Some(desk) = Ec2::start_with_cloud_init().map(Desk::new) else { return };
     desk.bench.write("job.toml", &JOB.replace("market = 'spot'", "market = 'on-demand'"));
     let mut run = Running::start(&mut desk.lamp(&["run", "--unproven", "job.toml"]));

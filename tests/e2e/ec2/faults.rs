@@ -25,7 +25,7 @@ fn succeeded(calls: Vec<Call>) -> Vec<Call> {
 }
 
 #[test]
-fn an_ec2_that_errs_gets_one_machine_and_ends_it() {
+fn ec2_that_errs_gets_one_machine_and_ends_it() {
     let Some(desk) = desk() else { return };
     let ec2 = &*desk.ec2;
     // Done, and nobody was told; then the machine is not found by its id, and does not show.

@@ -85,7 +85,7 @@ fn a_job_runs_on_spot_and_its_receipt_is_ec2s_own() {
 }
 
 #[test]
-fn an_interruption_moves_the_job_to_another_machine() {
+fn interruption_moves_the_job_to_another_machine() {
     let Some(journey) = Journey::start() else { return };
     // The cheapest zone has nothing.
     journey.ec2.fault(
@@ -140,7 +140,7 @@ fn an_interruption_moves_the_job_to_another_machine() {
 
 /// S3 of one region does not answer for a bucket of another.
 #[test]
-fn a_machine_in_another_region_than_its_bucket_runs_its_job() {
+fn machine_in_another_region_than_its_bucket_runs_its_job() {
     let Some(journey) = Journey::start() else { return };
     let group = [("GroupName", "lamplighter"), ("GroupDescription", "no way in")];
     journey.ec2.ask_in("us-east-2", "CreateSecurityGroup", &group).expect("a group");

@@ -159,6 +159,6 @@ fn a_mount_that_hangs_holds_no_power_off_up() {
 }
 
 #[test]
-fn a_sync_that_never_ends_holds_no_power_off_up() {
+fn sync_that_never_ends_holds_no_power_off_up() {
     powers_off_beside("sync", A_SYNC_HANGS);
 }
