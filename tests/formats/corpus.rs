@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::Path;
 
 #[test]
-fn the_kept_corpus_breaks_nothing() {
+fn kept_corpus_breaks_nothing() {
     for (name, target) in targets::ALL {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
         let mut files: Vec<_> = std::fs::read_dir(&folder)

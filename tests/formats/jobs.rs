@@ -26,7 +26,7 @@ fn of_the_file(job: &Loaded) -> Vec<&Finding> {
 }
 
 #[test]
-fn the_example_jobs_have_no_findings() {
+fn example_jobs_have_no_findings() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/jobs");
     let files: Vec<_> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -52,7 +52,7 @@ fn the_example_jobs_have_no_findings() {
 }
 
 #[test]
-fn the_job_file_in_the_readme_is_one() {
+fn job_file_in_the_readme_is_one() {
     let readme = text("README.md");
     let job = readme
         .split("```toml\n")

@@ -131,7 +131,7 @@ fn each_source_file_that_a_page_names_is_there() {
 
 /// A page that the summary does not name is not in the book.
 #[test]
-fn the_summary_names_each_page_of_the_book_once() {
+fn summary_names_each_page_of_the_book_once() {
     let pages = pages();
     let mut named = links(&pages[Path::new("docs/SUMMARY.md")]);
     named.push("SUMMARY.md".to_owned());
@@ -143,7 +143,7 @@ fn the_summary_names_each_page_of_the_book_once() {
 }
 
 #[test]
-fn an_anchor_is_made_from_its_heading() {
+fn anchor_is_made_from_its_heading() {
     assert_eq!(anchor(" no offer fits: …"), "no-offer-fits-");
     assert_eq!(anchor(" the notify command `…` …"), "the-notify-command--");
     assert_eq!(

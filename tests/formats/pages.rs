@@ -26,7 +26,7 @@ fn explained(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_environment_page_lists_exactly_what_the_workload_gets() {
+fn environment_page_lists_exactly_what_the_workload_gets() {
     let (job, path) = ("digits-222222".parse().unwrap(), Path::new("/w"));
     let place = WorkloadPaths {
         job: &job,
@@ -68,7 +68,7 @@ fn sections(page: &str) -> BTreeMap<&str, &str> {
 }
 
 #[test]
-fn the_job_directory_page_names_every_field_of_every_record() {
+fn job_directory_page_names_every_field_of_every_record() {
     let page = text("docs/job-directory.md");
     let sections = sections(&page);
     let mut missing = Vec::new();
@@ -126,7 +126,7 @@ fn the_job_directory_page_names_every_field_of_every_record() {
 }
 
 #[test]
-fn the_job_directory_page_lists_every_key() {
+fn job_directory_page_lists_every_key() {
     let job = "j".parse().unwrap();
     let (attempt, checkpoint) = (AttemptNo::FIRST, CheckpointNo::FIRST);
     let keys = [
@@ -329,7 +329,7 @@ fn matrix_row(line: &str) -> Option<[&str; 5]> {
 
 /// As many rows as it says, numbered through; in each a fault, its bound, its end and a test.
 #[test]
-fn the_fault_matrix_has_a_test_in_every_row_and_no_empty_cell() {
+fn fault_matrix_has_a_test_in_every_row_and_no_empty_cell() {
     let page = text("docs/promises.md");
     let (_, matrix) = page.split_once("\n## The fault matrix\n").expect("the page has the matrix");
     let matrix = matrix.split("\n## ").next().expect("it has a beginning");

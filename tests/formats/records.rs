@@ -180,7 +180,7 @@ async fn job_of_a_newer_version_is_refused_and_not_overwritten() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_never_overwrites_a_newer_one() {
+async fn heartbeat_never_overwrites_a_newer_one() {
     let (_folder, store, dir) = folder();
     let attempt = reads::<Plan>("plan.json").attempt;
     let key = layout::status(dir.job(), attempt);
