@@ -263,13 +263,13 @@ fn wrong_arrows(source: &Source) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn the_arrows_between_the_layers_point_one_way() {
+fn arrows_between_the_layers_point_one_way() {
     judge(places(&sources(), wrong_arrows));
 }
 
 /// CONTRIBUTING.md shows people the same table.
 #[test]
-fn the_table_in_contributing_is_this_one() {
+fn table_in_contributing_is_this_one() {
     let page = std::fs::read_to_string(package().join("CONTRIBUTING.md"))
         .expect("the package has a CONTRIBUTING.md");
     let row = |(layer, may_use): &(&str, &[&str])| {
@@ -553,7 +553,7 @@ fn beyond_a_map(source: &Source) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn a_mod_rs_is_prose_and_re_exports() {
+fn mod_rs_is_prose_and_re_exports() {
     judge(places(&sources(), beyond_a_map));
 }
 
@@ -576,7 +576,7 @@ fn every_folder_and_file_begins_with_its_purpose() {
 }
 
 #[test]
-fn a_file_is_a_room() {
+fn file_is_a_room() {
     judge(places(&everything(), |source| {
         // A module of tests at the end is read apart.
         let text = source.text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
@@ -697,14 +697,14 @@ fn silent(source: &Source) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn a_lint_is_silenced_with_a_reason() {
+fn lint_is_silenced_with_a_reason() {
     judge(places(&everything(), silent));
 }
 
 // What the agent carries.
 
 #[test]
-fn the_agent_is_lean() {
+fn agent_is_lean() {
     // Without the crates that only run in the compiler: they are not in the program.
     let edges = "normal,no-proc-macro";
     let args = [
@@ -744,7 +744,7 @@ fn judged(path: &str, text: &str, rule: impl Fn(&Source) -> Vec<(usize, String)>
 }
 
 #[test]
-fn the_referee_sees_every_way_to_name_a_layer() {
+fn referee_sees_every_way_to_name_a_layer() {
     let arrows = |path, text| judged(path, text, wrong_arrows);
     assert_eq!(arrows("src/job/a.rs", "use crate::policy::x;"), [1]);
     assert_eq!(
@@ -765,7 +765,7 @@ fn the_referee_sees_every_way_to_name_a_layer() {
 }
 
 #[test]
-fn the_referee_passes_what_is_allowed() {
+fn referee_passes_what_is_allowed() {
     let fine = "//! [`crate::policy`]\nuse crate::{job, market};\nuse super::Spec;\nconst A: &str = \"crate::policy\"; // crate::policy\nlet q = '\"'; let l: &'static str = r#\"crate::cli\"#;\n#[cfg(test)]\nmod tests {\n    use crate::policy::x;\n}\n";
     for rule in [wrong_arrows, impure, unfinished, silent] {
         assert_eq!(judged("src/instance/a.rs", fine, rule), [0_usize; 0]);
@@ -773,7 +773,7 @@ fn the_referee_passes_what_is_allowed() {
 }
 
 #[test]
-fn the_referee_sees_the_world_in_a_pure_layer() {
+fn referee_sees_the_world_in_a_pure_layer() {
     assert_eq!(
         judged(
             "src/policy/a.rs",
@@ -786,7 +786,7 @@ fn the_referee_sees_the_world_in_a_pure_layer() {
 }
 
 #[test]
-fn the_referee_sees_code_in_a_map_and_silence_without_reason() {
+fn referee_sees_code_in_a_map_and_silence_without_reason() {
     assert_eq!(
         judged(
             "src/job/mod.rs",

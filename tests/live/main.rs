@@ -11,7 +11,7 @@ use std::process::Command;
 use lamp_test_support::live_check::{Asks, BUDGET, Check, name};
 
 #[test]
-fn the_smallest_machine_runs_is_stopped_and_leaves_nothing() {
+fn smallest_machine_runs_is_stopped_and_leaves_nothing() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let lamp = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lamp"));
