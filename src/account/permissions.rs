@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_reads_the_named_secrets_and_no_other() {
+    fn machine_reads_the_named_secrets_and_no_other() {
         let secrets = ["ssm:/secrets/HF_TOKEN", "secretsmanager:wandb", "env"]
             .map(|text| text.parse().unwrap())
             .into();
@@ -309,7 +309,7 @@ mod tests {
     /// A shell opens only on our machines, and a machine gets only the channels that its agent
     /// needs.
     #[test]
-    fn a_shell_is_opened_on_our_machines_only() {
+    fn shell_is_opened_on_our_machines_only() {
         let policy = permissions().policy(PolicyName::Session);
         let of_ssm = ["StartSession", "StartSession", "ResumeSession", "TerminateSession"]
             .map(|name| format!("ssm:{name}"));

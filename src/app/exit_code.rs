@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_workloads_own_code_passes_through() {
+    fn workloads_own_code_passes_through() {
         let exit = |code| Some(ExitStatus { code: Some(code), ..ExitStatus::default() });
         assert_eq!(ExitCode::of_end(EndedBecause::Failed, exit(7)).number(), 7);
         assert_eq!(

@@ -150,7 +150,7 @@ mod tests {
     struct Outer(#[source] std::io::Error);
 
     #[test]
-    fn the_whole_chain_is_kept_once() {
+    fn whole_chain_is_kept_once() {
         let error = Outer(std::io::Error::other("disk is on fire"));
         let fault = Fault::new(ExitCode::UNREACHABLE, "cannot list jobs").because(&error);
         assert_eq!(fault.causes, ["cannot open the store", "disk is on fire"]);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_that_is_not_there_is_said_in_a_sentence() {
+    fn bucket_that_is_not_there_is_said_in_a_sentence() {
         let page =
             "<Error><Code>NoSuchBucket</Code><BucketName>nosuch-bucket-x</BucketName></Error>";
         let error = |cause: String| {

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_that_was_asked_for_is_added_to_those_that_are_there() {
+    fn region_that_was_asked_for_is_added_to_those_that_are_there() {
         let regions = |regions: &[&str]| {
             Setting::new(
                 Some("aws"),

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_without_user_has_the_login_of_its_number() {
+    fn process_without_user_has_the_login_of_its_number() {
         let passwd = "root:x:0:0:root:/root:/bin/sh\nalice:x:1000:1000:Alice,,,:/home/alice:/bin/bash\nbroken\n";
         assert_eq!(login_in(passwd, 1000).as_deref(), Some("alice"));
         assert_eq!(login_in(passwd, 0).as_deref(), Some("root"));

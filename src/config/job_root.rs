@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flag_comes_before_the_environment() {
+    fn flag_comes_before_the_environment() {
         assert_eq!(
             root(Some("/tmp/x/")).unwrap(),
             JobRoot { url: "file:///tmp/x".into(), origin: "flag" }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_the_state_folder() {
+    fn default_is_the_state_folder() {
         let environment = Environment { home: Some("/home/a".into()), ..Environment::default() };
         let choice = job_root(None, &environment, &UserConfig::default()).unwrap();
         assert_eq!(
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_in_it_is_refused_and_not_shown() {
+    fn password_in_it_is_refused_and_not_shown() {
         for text in [
             "s3://key:hunter2@bucket/jobs",
             "https://me:hunter2@host/x",

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn an_editor_and_the_program_agree() {
+    fn editor_and_the_program_agree() {
         agree::<SpanWord>(
             SPAN,
             &["30s", "1h30m", "1.5h", " 2 d "],

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stronger_layer_wins_key_by_key_and_is_remembered() {
+    fn stronger_layer_wins_key_by_key_and_is_remembered() {
         let flags = file("limits.budget = 3\nenv.SEED = 2");
         let job = file(
             "command = 'x'\nlimits.budget = 5\nlimits.max_runtime = '2h'\nenv = { SEED = 1, MODE = 'a' }",
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_idle_window_is_meant() {
+    fn short_idle_window_is_meant() {
         let spec = |text: &str| Layers::new(vec![("file", &file(text))]).spec("x".into()).0;
         assert_eq!(spec("watch.idle = '1m'").watch.idle.grace, Span::from_secs(60));
         assert_eq!(spec("watch.idle = '1h'").watch.idle.grace, Span::from_secs(900));
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_table_needs_its_folder() {
+    fn checkpoint_table_needs_its_folder() {
         let found = |text: &str| Layers::new(vec![("file", &file(text))]).spec("x".into()).1;
         assert_eq!(found("[checkpoint]\ninterval = '1m'")[0].path, "checkpoint.path");
         assert_eq!(found("[checkpoint]")[0].path, "checkpoint.path");

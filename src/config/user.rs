@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_a_job_does_not_belong_here() {
+    fn key_of_a_job_does_not_belong_here() {
         let Err(ConfigError::Findings { findings, .. }) = load("command = 'x'\nowner = 1") else {
             panic!("must be refused")
         };
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_is_blank_and_a_cap_below_nothing_are_findings() {
+    fn owner_that_is_blank_and_a_cap_below_nothing_are_findings() {
         let found = |text: &str| match load(text) {
             Err(ConfigError::Findings { findings, .. }) => {
                 findings.into_iter().map(|f| (f.path, f.line, f.message)).collect::<Vec<_>>()
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_file_must_be_there_and_the_default_one_need_not() {
+    fn named_file_must_be_there_and_the_default_one_need_not() {
         let named =
             Environment { config: Some("/nowhere/c.toml".into()), ..Environment::default() };
         assert!(matches!(load_user(&named), Err(ConfigError::NotFound { .. })));

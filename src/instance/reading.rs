@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_three_kinds_read_back() {
+    fn three_kinds_read_back() {
         for reading in [Reading::Known(1.5), Reading::Absent, Reading::unknown("GPU is lost")] {
             let text = serde_json::to_string(&reading).unwrap();
             assert_eq!(serde_json::from_str::<Reading<f64>>(&text).unwrap(), reading, "{text}");

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_safe_everywhere_a_name_can_go() {
+    fn id_is_safe_everywhere_a_name_can_go() {
         for name in ["digits", "Llama FT (v2)", "../../etc", "", "---", &"x".repeat(500), "été"] {
             let id = JobId::from_name(name, [0, 1, 2, 3, 250, 255]);
             assert_eq!(id.as_str().parse(), Ok(id.clone()), "{name}");

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_means_the_same() {
+    fn document_means_the_same() {
         let text = "a\u{7f}\u{9b}2J\u{1b}[2J";
         let json = serde_json::to_string(text).unwrap();
         let shown = controls_escaped(&json);

@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_due_time_is_read_as_it_was_written() {
+    fn due_time_is_read_as_it_was_written() {
         let due: Timestamp = "2026-11-20T21:00:00Z".parse().unwrap();
         let key = schedule_run("jobs", "nightly", due);
         assert_eq!(key, "schedules/jobs/nightly/runs/20261120T210000Z.json");

@@ -52,7 +52,7 @@ mod tests {
     use crate::job::Lease;
 
     #[test]
-    fn a_newer_format_is_refused_and_an_unknown_field_is_not() {
+    fn newer_format_is_refused_and_an_unknown_field_is_not() {
         let text = r#"{"format": 1, "instance": "i-1", "nonce": "n", "taken": "2026-01-01T00:00:00Z", "later": {"a": 1}}"#;
         assert_eq!(decode::<Lease>("k", text.as_bytes()).unwrap().instance, "i-1");
         let newer = text.replace("\"format\": 1", "\"format\": 2");
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_found_wherever_it_stands() {
+    fn format_is_found_wherever_it_stands() {
         let lease = |format: &str| {
             format!(
                 "{{\n  \"format\": {format},\n  \"instance\": \"i-1\", \"nonce\": \"n\", \"taken\": \"2026-01-01T00:00:00Z\"}}"

@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shipped_catalogue_reads_and_is_dated() {
+    fn shipped_catalogue_reads_and_is_dated() {
         let catalog = Catalog::shipped();
         let east = Region::new("us-east-1");
         assert!(catalog.types().len() > 60);

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_a_count_and_a_memory_choose_types() {
+    fn model_a_count_and_a_memory_choose_types() {
         let a10g = fitting("A10G:1", &[]);
         assert!(
             a10g.contains(&"g5.xlarge".to_owned())
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_a_size_is_no_type_however_new() {
+    fn name_without_a_size_is_no_type_however_new() {
         for kind in Catalog::shipped().types().iter().map(|kind| kind.name.as_str()).chain([
             "t9.nano",
             "u7i-12tb.224xlarge",

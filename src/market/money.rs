@@ -230,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_lasts_as_long_as_its_price_says() {
+    fn budget_lasts_as_long_as_its_price_says() {
         let price = UsdPerHour::new("$2".parse().unwrap());
         assert_eq!(price.time_for("$1".parse().unwrap()), Some(Duration::from_secs(1800)));
         assert_eq!(UsdPerHour::ZERO.time_for(Usd::from_micros(5)), None);
     }
 
     #[test]
-    fn a_bound_is_never_shown_below_itself() {
+    fn bound_is_never_shown_below_itself() {
         let shown = |micros: i64| Usd::from_micros(micros).rounded_up().to_string();
         assert_eq!(
             [

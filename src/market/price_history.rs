@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_holds_until_the_next() {
+    fn price_holds_until_the_next() {
         let series = series();
         assert_eq!(series.at(at(49)), Some(price("1")));
         assert_eq!(series.at(at(50)), Some(price("3")));

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_that_differ_least_or_begin_most_alike_are_near() {
+    fn names_that_differ_least_or_begin_most_alike_are_near() {
         assert_eq!(nearest_regions("us-east-1"), None);
         assert_eq!(nearest_regions("us-west-2"), None);
         assert_eq!(nearest_regions("us-east-9"), Some(vec!["us-east-1", "us-east-2"]));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_is_found_in_a_sentence() {
+    fn region_is_found_in_a_sentence() {
         let text = "no answer to list the instance types of us-east-9: dns error";
         assert_eq!(unknown_region(text), Some("us-east-9"));
         for text in [

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_without_a_unit_is_refused() {
+    fn number_without_a_unit_is_refused() {
         let error = "15".parse::<Span>().unwrap_err().to_string();
         assert_eq!(error, "`15` has no unit, write `15s` for seconds or `15m` for minutes");
         for wrong in ["", "m", "5x", "5m3", "-5m", "1e9d", "5 minutes", "5m5m", "1h 2m 1h"] {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_reads_back_exactly() {
+    fn record_reads_back_exactly() {
         for millis in [0, 1, 999, 1000, 61_000, 5_400_000, 90_061_001] {
             let span = Span::from_duration(Duration::from_millis(millis));
             let text = serde_json::to_string(&span).unwrap();

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_near_and_another_word_is_not() {
+    fn slip_is_near_and_another_word_is_not() {
         let models = ["A100", "A10G", "H100", "L4", "L40S", "T4", "V100"];
         let meant = |name: &str| nearest(name, models.into_iter());
         assert_eq!(meant("A10"), ["A100", "A10G"]);

@@ -98,7 +98,7 @@ mod tests {
     use super::is_of_family;
 
     #[test]
-    fn a_family_is_its_letters_or_its_letters_and_its_generation() {
+    fn family_is_its_letters_or_its_letters_and_its_generation() {
         for (family, kind) in [
             ("g", "g5.xlarge"),
             ("g5", "g5.xlarge"),

@@ -197,7 +197,7 @@ mod tests {
     use crate::ports::Stat;
 
     #[test]
-    fn the_form_is_what_cloudwatch_reads() {
+    fn form_is_what_cloudwatch_reads() {
         let datum = Datum { name: "GPUPower", unit: Unit::Plain, stat: Stat::one(1.5).and(2.5) };
         let text = form("i-0&1", &[datum.clone(), datum], None);
         let first = "MetricData.member.1.MetricName=GPUPower&MetricData.member.1.Unit=None\
@@ -217,7 +217,7 @@ mod tests {
     /// An alarm that is armed within the minute of the first heartbeat finds no period with data,
     /// and rings at once.
     #[test]
-    fn the_first_heartbeat_counts_for_the_minute_before_too() {
+    fn first_heartbeat_counts_for_the_minute_before_too() {
         let beat = Datum { name: HEARTBEAT, unit: Unit::Count, stat: Stat::one(1.0) };
         let power = Datum { name: "GPUPower", unit: Unit::Plain, stat: Stat::one(1.5) };
         let text = form("i-0", &[power, beat], Some("2026-11-28T14:00:00Z".parse().unwrap()));

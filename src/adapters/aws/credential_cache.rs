@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thousand_requests_ask_the_chain_once() {
+    async fn thousand_requests_ask_the_chain_once() {
         for life in [None, Some(3600), Some(60)] {
             let (identity, program) = program(&[life]);
             for _ in 0..1000 {

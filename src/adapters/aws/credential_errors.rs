@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layers_above_it_are_not_told() {
+    fn layers_above_it_are_not_told() {
         let error =
             CloudError::Denied { act: "list the regions".into(), cause: Box::new(missing()) };
         assert_eq!(causes(&error), ["no AWS credentials were found"]);

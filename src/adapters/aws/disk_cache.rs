@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_holds_for_a_while_and_a_broken_one_was_never_there() {
+    fn answer_holds_for_a_while_and_a_broken_one_was_never_there() {
         let folder = tempfile::tempdir().expect("a folder");
         let cache = Ec2Cache { folder: Some(folder.path().join("x")) };
         let hour = Duration::from_secs(3600);

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_that_was_meant_is_said_or_those_that_there_are() {
+    fn name_that_was_meant_is_said_or_those_that_there_are() {
         let of = |name: &str, there: &[&str]| {
             let there = there.iter().map(|name| (*name).to_owned()).collect();
             NoSuchProfile { name: name.into(), there }.nobody()

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_goes_on_between_looks_and_new_input_is_seen() {
+    fn time_goes_on_between_looks_and_new_input_is_seen() {
         let root = machine(Duration::from_secs(1000));
         let mut typing = Typing::new(root.path());
         let at = |seconds: u64| Duration::from_secs(5000 + seconds);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_the_wall_clock_does_not_age_fresh_input() {
+    fn step_of_the_wall_clock_does_not_age_fresh_input() {
         let root = machine(Duration::from_secs(1000));
         let mut typing = Typing::new(root.path());
         let at = |seconds: u64| Duration::from_secs(5000 + seconds);

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_never_goes_back() {
+    fn counter_never_goes_back() {
         let mut counter = MonotonicCounter::default();
         assert_eq!(counter.feed("tree", 100), 100);
         assert_eq!(counter.feed("tree", 150), 150);

@@ -143,7 +143,7 @@ docker0: 50 1 0 0 0 0 0 0 60 1 0 0 0 0 0 0
     }
 
     #[test]
-    fn the_agents_own_bytes_are_left_out() {
+    fn agents_own_bytes_are_left_out() {
         let mut network = Network::new();
         network.count(at(1000, 1000), 0);
         assert_eq!(
@@ -179,7 +179,7 @@ docker0: 50 1 0 0 0 0 0 0 60 1 0 0 0 0 0 0
     }
 
     #[test]
-    fn an_interface_that_begins_anew_is_no_traffic() {
+    fn interface_that_begins_anew_is_no_traffic() {
         let mut network = Network::new();
         network.count(at(5000, 5000), 0);
         assert_eq!(network.count(at(10, 10), 0), IoCounters::default());

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_ladder_is_climbed_to_its_end_whatever_a_rung_does() {
+    async fn ladder_is_climbed_to_its_end_whatever_a_rung_does() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("climbed");
         let long = Duration::from_secs(600);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_real_ladder_fits_into_120_seconds() {
+    fn real_ladder_fits_into_120_seconds() {
         let total: Duration = real_steps().iter().map(|step| step.wait).sum();
         assert!(total <= Duration::from_secs(120), "{total:?}");
         assert!(

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_the_root_and_its_descendants() {
+    fn tree_is_the_root_and_its_descendants() {
         let shell = family();
         let root = shell.0.id();
         until("the shell has a child", || tree(root).len() == 2);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recycled_number_is_not_the_process() {
+    fn recycled_number_is_not_the_process() {
         let shell = family();
         let real = ProcessRef::of(shell.0.id()).expect("it runs");
         let earlier = ProcessRef { start_ticks: real.start_ticks - 1, ..real };
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_found_by_its_environment() {
+    fn process_is_found_by_its_environment() {
         let value = std::process::id().to_string();
         let child = Killed(
             Command::new("sh")

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fields_are_counted_from_the_last_parenthesis() {
+    fn fields_are_counted_from_the_last_parenthesis() {
         let line = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 250 18446744073709551615 1";
         assert_eq!(
             parse_stat(line),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_ended_is_told() {
+    fn process_that_has_ended_is_told() {
         let usage = Meters::default().read(&[std::process::id(), u32::MAX]);
         assert_eq!(usage.gone, [u32::MAX]);
         assert_eq!(usage.processes, 1);

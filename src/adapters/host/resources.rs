@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_says_what_it_used() {
+    fn cgroup_says_what_it_used() {
         let dir = tempfile::tempdir().expect("a folder can be made");
         let mut buffer = Vec::new();
         assert_eq!(CgroupCpu::default().used(dir.path(), &mut buffer), None, "no file, no answer");

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sample_comes_when_the_sensors_answer() {
+    async fn sample_comes_when_the_sensors_answer() {
         let (mut thread, go) = slow(Duration::from_secs(60));
         go.send(()).expect("the thread is there");
         assert_eq!(thread.sample(&Scope::default()).await.expect("in time").cores, 1);

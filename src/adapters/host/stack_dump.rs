@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_sleeping_child_is_seen_waiting() {
+    async fn sleeping_child_is_seen_waiting() {
         let mut child = Command::new("sleep").arg("1000").kill_on_drop(true).spawn().unwrap();
         let scope = Scope { root_pid: child.id(), ..Scope::default() };
         // Waits until it runs `sleep` and sleeps.
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_between_characters() {
+    fn long_text_is_cut_between_characters() {
         assert_eq!(cut("x".repeat(10), 10), "x".repeat(10));
         let long = cut("é".repeat(100), 51);
         assert!(long.len() <= 51 && long.ends_with("é\n[cut here]\n"), "{long}");

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_sleep_lasts_at_least_as_long_as_asked() {
+    async fn sleep_lasts_at_least_as_long_as_asked() {
         let clock = SystemClock;
         let before = clock.mono();
         clock.sleep(Duration::from_millis(20)).await;

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_read_is_noted_and_a_folder_that_is_gone_has_none() {
+    fn read_is_noted_and_a_folder_that_is_gone_has_none() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("step-1")).unwrap();
         let path = folder.path().join("step-1/model.pt");

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_read_from_its_file_and_a_missing_one_says_where() {
+    fn secret_is_read_from_its_file_and_a_missing_one_says_where() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("token");
         let secret = ChannelSecret::File(path.clone());

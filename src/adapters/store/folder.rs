@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_disk_is_called_so() {
+    async fn full_disk_is_called_so() {
         let error = failed(
             "write",
             "k",

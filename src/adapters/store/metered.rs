@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_folder_is_no_network() {
+    async fn folder_is_no_network() {
         let folder = tempfile::tempdir().unwrap();
         let (store, bytes) = counted(
             crate::adapters::store::open::open(&format!("file://{}", folder.path().display()))

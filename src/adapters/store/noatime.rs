@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_read_leaves_the_access_time_as_it_was() {
+    fn read_leaves_the_access_time_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.pt");
         std::fs::write(&path, "weights").unwrap();

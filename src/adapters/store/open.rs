@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_in_a_job_root_is_refused_and_not_shown() {
+    fn password_in_a_job_root_is_refused_and_not_shown() {
         for (url, told) in [
             ("s3://key:hunter2@bucket/jobs", "s3://***@bucket/jobs"),
             ("https://me:hunter2@host/a?b=hunter2", "https://***@host/a?***"),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_is_a_folder_or_a_bucket() {
+    fn root_is_a_folder_or_a_bucket() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b");
         assert_eq!(

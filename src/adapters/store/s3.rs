@@ -433,7 +433,7 @@ mod tests {
 
     /// A link expires with the credentials that signed it. If that is too soon, signing fails.
     #[tokio::test]
-    async fn a_signed_url_ends_with_the_credentials() {
+    async fn signed_url_ends_with_the_credentials() {
         let settings = [
             (AmazonS3ConfigKey::AccessKeyId, "a"),
             (AmazonS3ConfigKey::SecretAccessKey, "b"),
@@ -499,7 +499,7 @@ mod tests {
 
     /// In a bulk delete, S3 says it in the body of a 200.
     #[tokio::test]
-    async fn a_delete_that_is_forbidden_is_denied() {
+    async fn delete_that_is_forbidden_is_denied() {
         let (deleted, asked) =
             forbidden("AccessDenied", async |store| store.delete("news/a").await).await;
         assert!(asked.starts_with("DELETE /bucket/jobs/news/a "), "{asked}");
@@ -509,7 +509,7 @@ mod tests {
     /// An agent gives a machine up that may not read its job, after ten minutes; a clock that is an
     /// hour off is set right before long.
     #[tokio::test]
-    async fn a_request_that_is_dated_too_far_off_lacks_no_permission() {
+    async fn request_that_is_dated_too_far_off_lacks_no_permission() {
         for (code, denied) in [("AccessDenied", true), (TOO_SKEWED, false)] {
             let (read, _) = forbidden(code, async |store| store.get("a").await.map(drop)).await;
             let (written, _) =

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_is_read_in_parts_as_long_as_it_was_when_it_was_opened() {
+    async fn file_is_read_in_parts_as_long_as_it_was_when_it_was_opened() {
         let (_folder, path) = file(PART * 2 + 5);
         let buffers = Buffers::default();
         let source = UploadSource::open(&path, true).unwrap();

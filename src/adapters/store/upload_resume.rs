@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_left_to_the_next_of_its_name_until_its_code_is_sent() {
+    fn id_is_left_to_the_next_of_its_name_until_its_code_is_sent() {
         let state = tempfile::tempdir().unwrap();
         let take = |root: &str, id: &str| {
             Unsent::take(state.path(), root, Path::new("/a"), &job(id)).unwrap()

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_known_by_what_its_client_was_called_with() {
+    fn container_is_known_by_what_its_client_was_called_with() {
         let it = found(
             serde_json::json!({ "Id": "0123456789abcdef", "Name": "/happy_hopper", "Created": "2026-11-28T01:00:00.123456789Z",
             "Config": { "Image": "pytorch/pytorch:2.6", "Cmd": ["python", "train.py"] }, "Mounts": [{ "Source": "/jobs/a-222222/work/data" }] }),

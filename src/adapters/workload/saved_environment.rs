@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_environment_comes_back_as_it_was_and_is_its_users_alone() {
+    fn environment_comes_back_as_it_was_and_is_its_users_alone() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("environments/digits-222222");
         let variables = [("GREETING", "two\nlines=and more"), ("EMPTY", ""), ("RANK", "3")]
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(parse(b"=x\0no sign\0A=1"), [("A".into(), "1".into())]);
     }
     #[test]
-    fn a_secret_of_a_file_is_its_text_without_the_line_end() {
+    fn secret_of_a_file_is_its_text_without_the_line_end() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("token");
         let source = SecretSource::File(path.display().to_string());

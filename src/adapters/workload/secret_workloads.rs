@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_start_without_its_secret_is_refused_and_says_which() {
+    async fn start_without_its_secret_is_refused_and_says_which() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("environment");
         let inner = Arc::new(Reads(file.clone(), Plain::default()));

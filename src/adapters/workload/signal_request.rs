@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mask_is_read_as_the_kernel_writes_it() {
+    fn mask_is_read_as_the_kernel_writes_it() {
         let status = "Name:\tpython\nSigIgn:\t0000000001001000\nSigCgt:\t0000000000000202\n";
         let caught = mask(status, "SigCgt:");
         assert!(caught & bit(Signal::INT) != 0 && caught & bit(Signal::USR1) != 0);

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_without_a_handler_below_it_is_the_one_to_ask() {
+    fn launcher_without_a_handler_below_it_is_the_one_to_ask() {
         let tree =
             [hears(1, 0, "/usr/bin/uv", "uv run train.py"), deaf(2, 1, PYTHON, "python train.py")];
         assert_eq!(asked(&tree, Purpose::End), [1], "it passes the signal on, or ends its child");
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shells_above_those_that_end_are_known() {
+    fn shells_above_those_that_end_are_known() {
         let tree = [
             deaf(1, 0, "/usr/bin/bash", "bash job.sh"),
             hears(2, 1, PYTHON, "python train.py"),

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_transient_unit_has_the_documented_settings() {
+    fn transient_unit_has_the_documented_settings() {
         let found: Vec<&str> = properties(UNIT).collect();
         for wanted in [
             "Before=lamp-agent.service",
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_comes_last_and_whole() {
+    fn command_comes_last_and_whole() {
         let program = HolderProgram {
             exe: "/opt/lamp".into(),
             leading: vec!["agent".into()],

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_cannot_work_is_found_before_it_is_needed() {
+    fn command_that_cannot_work_is_found_before_it_is_needed() {
         for good in [
             "true",
             "exit 4",
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_of_the_users_learns_the_reason() {
+    async fn command_of_the_users_learns_the_reason() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("why");
         let then = ThenCommand(format!("printf %s \"$LAMP_REASON\" > '{}'", file.display()));

@@ -128,7 +128,7 @@ mod tests {
     const OTHER: Arch = if cfg!(target_arch = "x86_64") { Arch::Arm64 } else { Arch::X86_64 };
 
     #[test]
-    fn the_portable_one_comes_before_the_plain_one() {
+    fn portable_one_comes_before_the_plain_one() {
         let folder = tempfile::tempdir().unwrap();
         let error = AgentFiles::beside(folder.path()).find(OURS).unwrap_err().to_string();
         assert!(
@@ -166,7 +166,7 @@ mod tests {
 
     /// Otherwise each machine boots, runs it in vain until `limits.boot`, and is replaced.
     #[test]
-    fn a_program_that_is_no_agent_is_not_shipped() {
+    fn program_that_is_no_agent_is_not_shipped() {
         for wrong in ["/bin/ls", "/proc/self/exe"] {
             let error = AgentFiles::new(Some(wrong.into())).find(OURS).unwrap_err().to_string();
             assert!(error.contains("is a program, but not `lamp-agent`"), "{error}");

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_dated_copy_is_known_again_and_a_changed_one_is_not() {
+    async fn dated_copy_is_known_again_and_a_changed_one_is_not() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("model.pt");
         assert!(KeptFile::at(&path).expect("nothing is no error").is_none());

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_driver_of_an_owner_is_known_while_it_lives() {
+    fn newest_driver_of_an_owner_is_known_while_it_lives() {
         let state = tempfile::tempdir().unwrap();
         let lock = || lock_driving(state.path(), "file:///a", "x-222222").unwrap();
         let anew = |owner: &str, within: u64| {

@@ -75,7 +75,7 @@ mod tests {
 
     /// It times out although it never reads the event, which is larger than a pipe's buffer.
     #[tokio::test]
-    async fn a_command_that_reads_nothing_is_ended_after_its_time() {
+    async fn command_that_reads_nothing_is_ended_after_its_time() {
         let notification = Notification {
             format: 1,
             job: JobId::from_name("digits", [0; 6]),

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_nonce_is_kept_and_never_written_in_place() {
+    fn nonce_is_kept_and_never_written_in_place() {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let (file, torn) = (folder.path().join("state/nonce"), folder.path().join("torn"));
         std::fs::create_dir(folder.path().join("state")).expect("a folder can be made");

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_followed_and_rights_are_kept() {
+    fn link_is_followed_and_rights_are_kept() {
         let folder = tempfile::tempdir().expect("a folder");
         let real = folder.path().join("dotfiles.toml");
         fs::write(&real, "a = 1\n").expect("written");

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_about_the_market_is_a_sentence() {
+    fn decision_about_the_market_is_a_sentence() {
         let text = "a cheaper machine than one on demand: 5.0 h of work and 2.8 h to spare; the rest is expected to cost $4.00 waiting now";
         let waits = reason("market", "wait", text)
             .with("slack_hours", 2.8)

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_story_is_in_the_order_of_time_and_setup_is_no_start() {
+    fn story_is_in_the_order_of_time_and_setup_is_no_start() {
         let (idle, ended) = (
             Reason::new(at(9), "idle", "busy", "it works"),
             Reason::new(at(30), "workload", "failed", "it failed"),

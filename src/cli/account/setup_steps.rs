@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_of_80_columns_holds_what_is_set_up() {
+    fn terminal_of_80_columns_holds_what_is_set_up() {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
         let rows = [
             row([
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_root_is_a_bucket_and_a_prefix() {
+    fn job_root_is_a_bucket_and_a_prefix() {
         let parts = |bucket: &str, prefix: &str| Some((bucket.to_owned(), prefix.to_owned()));
         assert_eq!(bucket_of("s3://b"), parts("b", ""));
         assert_eq!(bucket_of("s3://b/a/c"), parts("b", "a/c/"));

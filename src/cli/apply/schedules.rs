@@ -244,7 +244,7 @@ mod tests {
     use crate::cli::output::wrap::columns;
 
     #[test]
-    fn a_terminal_of_80_columns_holds_the_schedules() {
+    fn terminal_of_80_columns_holds_the_schedules() {
         let row = |cells: [&str; 5]| cells.map(str::to_owned).to_vec();
         let rows = [
             row([

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_hangs_does_not_hide_behind_another() {
+    fn loop_that_hangs_does_not_hide_behind_another() {
         let heard = Heard::default();
         let pulse = Pulse::new(&heard, 2);
         let (mut one, mut other) = (pulse.of(0), pulse.of(1));

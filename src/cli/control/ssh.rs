@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_names_the_machine_and_carries_the_command_whole() {
+    fn session_names_the_machine_and_carries_the_command_whole() {
         let target =
             SshTarget { instance: "i-1".into(), region: Region::new("us-east-2"), launch: None };
         assert_eq!(

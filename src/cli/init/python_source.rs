@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_found_through_names_joins_and_defaults() {
+    fn path_is_found_through_names_joins_and_defaults() {
         let script = r#"
 # OUT = "wrong"
 OUT = "out"

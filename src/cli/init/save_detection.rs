@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_workdir_itself_becomes_a_link() {
+    fn file_in_the_workdir_itself_becomes_a_link() {
         for script in [
             "import torch\ndef main(snapshot_path='snapshot.pt'):\n  torch.load(snapshot_path)\n  torch.save(s, self.snapshot_path)\n",
             "import torch\nPATH = './snapshot.pt'\ntorch.load(PATH)\ntorch.save(s, PATH)\n",
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frameworks_own_argument_names_the_folder() {
+    fn frameworks_own_argument_names_the_folder() {
         for (script, folder) in [
             (
                 "from transformers import TrainingArguments\nTrainingArguments(output_dir='./results', x=1)",
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_without_a_default_is_put_into_the_command() {
+    fn option_without_a_default_is_put_into_the_command() {
         let saves = of(
             "from transformers import TrainingArguments\np.add_argument('--output_dir', required=True)\nTrainingArguments(output_dir=args.output_dir)\n",
         );

@@ -456,7 +456,7 @@ mod tests {
     use crate::cli::ExitCode;
 
     #[test]
-    fn a_command_is_named_with_the_job_root_of_the_call() {
+    fn command_is_named_with_the_job_root_of_the_call() {
         let printer = Printer::new(Format::Text, false, ColorChoice::Never, true);
         let hint = "`lamp logs -f a-1` follows it, `lamp stop a-1` ends it; `lamp --help` and `aws configure` know no jobs";
         assert_eq!(printer.in_root(hint), hint);
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_root_is_quoted_only_where_a_shell_would_take_it_apart() {
+    fn job_root_is_quoted_only_where_a_shell_would_take_it_apart() {
         for plain in ["s3://bucket/prefix", "~/lamp-jobs", "file:///srv/a_b"] {
             assert_eq!(shell_word(plain), plain);
         }

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_gets_what_matters() {
+    fn narrow_terminal_gets_what_matters() {
         let row = |job: &str, attempt: &str, text: &str| {
             vec![
                 job.to_owned(),

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_save_that_does_not_fit_into_the_notice_is_refused() {
+    fn save_that_does_not_fit_into_the_notice_is_refused() {
         let shown = shown(&[(50.0, 60.0)]).expect("measured");
         assert!(
             shown.code() == ExitCode::REFUSED

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longer_a_job_the_fewer_of_its_courses_are_played() {
+    fn longer_a_job_the_fewer_of_its_courses_are_played() {
         let of = |days: u64| courses(Duration::from_secs(days * 86_400));
         assert_eq!([of(1), of(20), of(42), of(365)], [RUNS, RUNS, 99, RUNS_MIN]);
         assert!(

@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_out_of_reach_says_by_how_much_and_what_is_enough() {
+    fn deadline_out_of_reach_says_by_how_much_and_what_is_enough() {
         let found = judged("20h", 4, CloudKind::Aws).unwrap();
         assert!(found.what().starts_with("the deadline cannot be met, even on demand: 20h of work and a start of 12m take 16h "), "{}", found.what());
         assert!(

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_named_with_what_was_meant() {
+    fn slip_is_named_with_what_was_meant() {
         let text = hint("no answer to list the instance types of us-east-9: dns error").unwrap();
         assert!(text.starts_with("`us-east-9` is no region that this version knows (did you mean `us-east-1` or `us-east-2`?); --region"), "{text}");
         assert_eq!(hint("no answer to list the instance types of us-east-1: dns error"), None);

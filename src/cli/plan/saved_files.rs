@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_before_a_run_says_what_stays_and_what_goes() {
+    fn line_before_a_run_says_what_stays_and_what_goes() {
         let spec = Spec { outputs: vec!["out/**".into()], ..Spec::bare() };
         assert_eq!(
             line(&spec),

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_labels_of_a_cheap_machine_differ() {
+    fn labels_of_a_cheap_machine_differ() {
         assert_eq!([24.0, 1.0, 0.0033].map(digits), [3, 3, 5]);
     }
 }

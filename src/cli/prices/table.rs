@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_named_as_people_write_it() {
+    fn rule_is_named_as_people_write_it() {
         for rule in ["p95 of 14d", "p99.5 of 1d 12h", "80% of on-demand", "auto", "0.65"] {
             assert_eq!(in_words(rule.replace("d 12h", "d12h").parse().unwrap()), rule);
         }

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_save_too_quick_to_be_measured_has_no_best_interval() {
+    fn save_too_quick_to_be_measured_has_no_best_interval() {
         let quick = cadence(&spec(600), 0.0002, 0.0002).text;
         assert!(
             quick.starts_with("a save and its upload take less than 1ms")

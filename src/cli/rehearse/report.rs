@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_rehearsal_is_a_proof() {
+    fn whole_rehearsal_is_a_proof() {
         let checks = checks(&whole());
         assert!(proved(&checks), "{checks:#?}");
         assert_eq!(checks.iter().find(|check| check.name == "asked").unwrap().seconds, Some(1.0));
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_that_was_begun_before_the_notice_proves_nothing() {
+    fn checkpoint_that_was_begun_before_the_notice_proves_nothing() {
         let own = |done: i64| {
             let mut evidence = whole();
             evidence.first.truncate(1);

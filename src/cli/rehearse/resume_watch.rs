@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_names_says_whether_a_script_went_on() {
+    fn row_of_names_says_whether_a_script_went_on() {
         let goes_on = |before: &[(&str, &str)], own: &[(&str, &str)]| {
             row(&manifest(before), &manifest(own)).map(|(_, _, goes_on)| goes_on)
         };
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setup_is_no_script_and_its_end_is_none() {
+    fn setup_is_no_script_and_its_end_is_none() {
         let event = |secs: i64, what| Event {
             seq: 1,
             at: Timestamp::from_second(1_700_000_000 + secs).unwrap(),
@@ -353,7 +353,7 @@ mod tests {
 
     /// A file was read at its start, written anew and read for its upload between two looks.
     #[test]
-    fn a_read_that_a_later_one_hides_is_unknown() {
+    fn read_that_a_later_one_hides_is_unknown() {
         let at = |secs: i64| Timestamp::from_second(1_700_000_000 + secs).unwrap();
         let file = |inode, read, written| FileRead {
             path: "state.txt".into(),
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_step_of_a_save_is_that_of_its_new_files() {
+    fn step_of_a_save_is_that_of_its_new_files() {
         let first = manifest(&[
             ("checkpoint-100/trainer_state.json", "a"),
             ("checkpoint-150/trainer_state.json", "b"),

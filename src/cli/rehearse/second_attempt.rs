@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_can_prove_and_never_disprove() {
+    fn bar_can_prove_and_never_disprove() {
         let bar = |step| Again {
             step: Some(step),
             read: Some((1, 1)),

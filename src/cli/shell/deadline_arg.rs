@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deadline_is_a_moment_or_a_span_from_now() {
+    fn deadline_is_a_moment_or_a_span_from_now() {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let at =
             |word: &str| word.parse::<DeadlineArg>().map(|until| until.moment(now).0.to_string());

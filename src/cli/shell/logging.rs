@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_is_a_sentence_and_names_what_it_is_about_once() {
+    fn trace_is_a_sentence_and_names_what_it_is_about_once() {
         let heard = Heard::default();
         tracing::subscriber::with_default(
             tracing_subscriber::registry().with(heard.clone()),

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_never_finished_is_not_a_cheap_one() {
+    fn run_that_never_finished_is_not_a_cheap_one() {
         let rows = rows();
         assert_eq!(
             (rows[0].usd.unwrap().mean, rows[0].unfinished_share, rows[0].usd_unfinished),
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_to_the_end_is_told_in_its_parts() {
+    fn time_to_the_end_is_told_in_its_parts() {
         let waited = Ran { finish_hours: 26.5, lost_hours: 0.75, ..ran(20.0, None) };
         // An unfinished run has no end.
         let row = MarketRow::of(

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_few_courses_lie_as_far_from_one_another_as_all_do() {
+    fn first_few_courses_lie_as_far_from_one_another_as_all_do() {
         for many in 1..200_usize {
             let mut order: Vec<u64> = spread((1..=many as u64).collect::<Vec<_>>())
                 .into_iter()

@@ -330,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sum_of_what_is_at_most_that_is_at_most_that_too() {
+    fn sum_of_what_is_at_most_that_is_at_most_that_too() {
         let mut receipt: Receipt =
             serde_json::from_str(include_str!("../../../tests/data/v1/receipt.json"))
                 .expect("a receipt");

@@ -220,34 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn number_counts_pieces_only_beside_such_a_word() {
-        for name in [
-            "zero_pp_rank_0_mp_rank_00_optim_states.pt",
-            "pytorch_model_fsdp_0",
-            "__0_0.distcp",
-            "layer_01-model_00-model_states.pt",
-            "random_states_#.pkl",
-            "part-00000",
-            "model_world_size_8_rank_3.pt",
-            "worker0",
-            "3_shards.bin",
-        ] {
-            assert!(counts_pieces(name), "{name}");
-        }
-        for name in [
-            "player_1000_steps.zip",
-            "multi_gpu_model_100.pt",
-            "epoch_5_partial.pt",
-            "department-7.pt",
-            "frank_3.ckpt",
-            "model-5.pt",
-        ] {
-            assert!(!counts_pieces(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_number_behind_a_word_for_steps_is_the_step() {
+    fn number_behind_a_word_for_steps_is_the_step() {
         for (paths, step) in [
             (
                 &["version_0/checkpoints/epoch=3-step=400.ckpt", "version_0/checkpoints/last.ckpt"]

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_may_say_little_and_must_be_an_object() {
+    fn line_may_say_little_and_must_be_an_object() {
         assert_eq!(ProgressLine::parse(r#"{"step": 3, "extra": [1]}"#).unwrap().step, Some(3.0));
         assert!(ProgressLine::parse("{}").is_ok());
         for wrong in [
@@ -279,7 +279,7 @@ mod tests {
     /// vscode-dvc#2733, dioptra#810: Python's json writes `NaN`, and the whole line with its mark
     /// was dropped.
     #[test]
-    fn an_odd_value_is_lost_alone() {
+    fn odd_value_is_lost_alone() {
         let cases = [
             (r#"{"checkpoint": "a", "loss": NaN}"#, "loss: NaN"),
             (r#"{"loss": -Infinity, "checkpoint": "a"}"#, "loss: -Infinity"),
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_estimated_from_the_pace() {
+    fn rest_is_estimated_from_the_pace() {
         let progress = Progress {
             step: Some(25.0),
             total: Some(100.0),

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_that_is_detached_is_an_error() {
+    fn terminal_that_is_detached_is_an_error() {
         for words in [
             "tmux new-session -d -s train python-train",
             "tmux new -ds train x",
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_in_the_background_is_an_error() {
+    fn container_in_the_background_is_an_error() {
         for words in [
             "docker run -d image",
             "docker run --rm --gpus=all -itd image train",
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_of_the_users_own_hides_a_failure_before_its_pipe() {
+    fn shell_of_the_users_own_hides_a_failure_before_its_pipe() {
         assert_eq!(
             said(shell("a | tee b", ["sh", "-c"])),
             ["runs a shell that does not see a failure before its pipe"]

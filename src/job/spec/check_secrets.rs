@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_that_cannot_reach_the_machine_is_an_error() {
+    fn secret_that_cannot_reach_the_machine_is_an_error() {
         let mut spec = Spec::bare();
         spec.env.insert("BOTH".into(), "x".into());
         spec.secrets = [

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_says_what_an_image_for_deep_learning_has() {
+    fn plan_says_what_an_image_for_deep_learning_has() {
         let with = contents(
             "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.10 (Ubuntu 24.04) 20261009",
         );

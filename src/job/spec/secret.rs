@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_reads_the_named_secrets_alone() {
+    fn role_reads_the_named_secrets_alone() {
         let arn = |text: &str| text.parse::<SecretSource>().unwrap().arn("aws");
         assert_eq!(
             arn("ssm:/secrets/HF"),

@@ -155,7 +155,7 @@ mod tests {
 
     /// skypilot#8928
     #[test]
-    fn a_failure_before_a_pipe_is_one_of_the_command() {
+    fn failure_before_a_pipe_is_one_of_the_command() {
         for script in [
             "(exit 3) | tee /dev/null",
             "(exit 3) 2>&1 | tee /dev/null",

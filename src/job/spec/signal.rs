@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_has_a_name_and_a_meaning() {
+    fn signal_has_a_name_and_a_meaning() {
         assert_eq!(signal_text(11), "SIGSEGV (a crash in native code)");
         assert_eq!(
             (signal_text(42).as_str(), signal_name(42), signal_name(9)),

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_minute_on_demand_is_billed_whole_whenever_it_ended() {
+    fn first_minute_on_demand_is_billed_whole_whenever_it_ended() {
         let least =
             |cloud, market, secs| is_the_least(&offer(cloud, market), Duration::from_secs(secs));
         assert!(

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_of_the_cloud_has_words_and_a_sentence_stays() {
+    fn code_of_the_cloud_has_words_and_a_sentence_stays() {
         let said = "Client.UserInitiatedShutdown: User initiated shutdown";
         assert_eq!(
             cloud_text(CloudKind::Aws, said),

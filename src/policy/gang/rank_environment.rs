@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_of_the_user_wins_over_an_alias() {
+    fn variable_of_the_user_wins_over_an_alias() {
         let formation = formation(&[0, 1]);
         let place = RankPlace { formation: &formation, rank: 0, processes: 1 };
         let user = BTreeMap::from([("NCCL_SOCKET_IFNAME".to_owned(), "eth9".to_owned())]);

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lapsed_lease_makes_an_orphan_and_what_is_unknown_does_not() {
+    fn lapsed_lease_makes_an_orphan_and_what_is_unknown_does_not() {
         let machine = view(7200, None);
         let lapsed = || LastHeartbeat::At(at(1801));
         assert!(is_orphan(&machine, "me", Records::Open, lapsed(), Some(at(0))));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boot_has_its_time() {
+    fn boot_has_its_time() {
         assert!(!is_orphan(
             &view(890, None),
             "me",
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hard_cap_counts_against_the_unknown() {
+    fn hard_cap_counts_against_the_unknown() {
         let machine = view(7200, Some(at(121)));
         assert!(is_orphan(
             &machine,

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancel_wins_and_extensions_add_up() {
+    fn cancel_wins_and_extensions_add_up() {
         let hour = |hours: u64| Wish::Extend {
             time: Some(Span::from_secs(hours * 3600)),
             budget: Some(Usd::from_micros(1)),

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_that_flaps_is_learned_and_forgotten() {
+    fn zone_that_flaps_is_learned_and_forgotten() {
         let mut flaps = watched(&[(1, true), (1, false)].repeat(10), 1.0 / 6.0);
         assert!(flaps.there.factor() > 1.5 && flaps.gone.factor() > 1.5, "{flaps:?}");
         let calm = watched(&[(120, true)], 1.0 / 6.0);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calm_zone_is_expected_to_live_longer() {
+    fn calm_zone_is_expected_to_live_longer() {
         let (flaps, calm) = (
             watched(&[(1, true), (1, false)].repeat(10), 1.0 / 6.0),
             watched(&[(120, true)], 1.0 / 6.0),

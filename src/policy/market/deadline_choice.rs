@@ -408,7 +408,7 @@ mod tests {
 
     /// `$3.45 with spot now, $3.56 on demand now, $3.42 waiting now`, and spot was taken.
     #[test]
-    fn a_small_gain_that_is_not_waited_for_is_said_to_be_one() {
+    fn small_gain_that_is_not_waited_for_is_said_to_be_one() {
         let of = |step, wait_usd| MarketVerdict {
             step,
             because: Because::Cheapest,

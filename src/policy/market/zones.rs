@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_zone_is_the_one_with_the_cheapest_hour_of_work() {
+    fn best_zone_is_the_one_with_the_cheapest_hour_of_work() {
         let (calm, flaps) = (
             watched(&[(60, true)]),
             watched(&[[(1, false), (1, true)].repeat(20), vec![]].concat()),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_age_of_all_that_are_gone_is_between_theirs() {
+    fn age_of_all_that_are_gone_is_between_theirs() {
         let (young, old) = (watched(&[(60, true), (2, false)]), watched(&[(3, true), (60, false)]));
         let age = gone_age([zone(&young, "1"), zone(&old, "1")].into_iter());
         assert!(

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bid_above_on_demand_says_so_and_every_bid_what_it_is_not() {
+    fn bid_above_on_demand_says_so_and_every_bid_what_it_is_not() {
         let beside = |rule: &str| {
             let offer = offer(400_000, Some(1_000_000));
             bid(rule.parse().unwrap(), &offer, None, NOW).unwrap().beside(&offer)
@@ -316,7 +316,7 @@ mod tests {
 
         /// A repeated price point has no extra weight.
         #[test]
-        fn the_time_counts_and_not_the_points(points in prop::collection::vec((1_u64..100_000, 1_i64..5_000_000), 1..30), percentile in 0.0..100.0_f64) {
+        fn time_counts_and_not_the_points(points in prop::collection::vec((1_u64..100_000, 1_i64..5_000_000), 1..30), percentile in 0.0..100.0_f64) {
             let rule = PriceRule::Quantile { percentile, window: Span::from_secs(200_000) };
             let once = history(&points);
             let mut told: Vec<(u64, i64)> = points.clone();

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_judged_by_what_came_after_each_moment() {
+    fn rule_is_judged_by_what_came_after_each_moment() {
         // Sixteen quarters, plus the last moment with a full day after it; the price is 0.9 at four
         // of them.
         let half = figures("0.5").unwrap();

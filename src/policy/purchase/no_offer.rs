@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_is_named_only_where_it_alone_is_in_the_way() {
+    fn quota_is_named_only_where_it_alone_is_in_the_way() {
         let spot =
             || vec![offer("g5.x", 4, Market::Spot, "0.4"), offer("g5.z", 96, Market::Spot, "0.9")];
         let no = none(spot(), None, "0.1").unwrap_err();

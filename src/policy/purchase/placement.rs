@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cheapest_that_fits_is_taken_and_the_others_are_named() {
+    fn cheapest_that_fits_is_taken_and_the_others_are_named() {
         let mut wanted = spec(an_hour());
         wanted.machine.gpus = "A10G:1".parse::<GpuRequirement>().unwrap();
         let offers = [
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_it_can_cost_follows_from_the_first_limit() {
+    fn most_it_can_cost_follows_from_the_first_limit() {
         let hour = Span::from_secs(3600);
         let limits = LimitsSpec {
             max_runtime: Some(hour),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_that_buys_no_work_is_refused_in_words() {
+    fn budget_that_buys_no_work_is_refused_in_words() {
         let wanted = spec(LimitsSpec::default());
         let error = place(
             &wanted,

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_field_that_is_out_of_range_is_named_with_its_range() {
+    fn field_that_is_out_of_range_is_named_with_its_range() {
         let said = |text: &str| wrong_field(text).unwrap_or_default();
         assert_eq!(
             said("0 25 * * *"),

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_of_the_newest_numbers() {
+    fn median_is_of_the_newest_numbers() {
         let mut recent = Recent::of([4.0, 1.0].into());
         assert_eq!(recent.median(), Some(1.0));
         for value in [9.0, f64::NAN, 8.0, f64::INFINITY, 7.0] {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_an_even_number_is_the_lower_middle() {
+    fn median_of_an_even_number_is_the_lower_middle() {
         assert_eq!(median([].into_iter()), None);
         assert_eq!(median([4.0, 1.0].into_iter()), Some(1.0));
         assert_eq!(median([4.0, 1.0, 9.0].into_iter()), Some(4.0));

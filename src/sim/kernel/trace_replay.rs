@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_plays_the_same_world_again() {
+    fn command_plays_the_same_world_again() {
         let died = WorldRun { death: Some(("agent", 12, true)), short: true, ..WorldRun::seed(0) };
         let told = WorldRun {
             story: Some(Story::ZoneBlinks),

@@ -433,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_of_ones_own_is_known_from_those_of_aws() {
+    fn key_of_ones_own_is_known_from_those_of_aws() {
         let found = |algorithm, key: Option<&str>| {
             let by = ServerSideEncryptionByDefault::builder()
                 .sse_algorithm(algorithm)
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lifecycle_takes_no_current_object_away() {
+    fn lifecycle_takes_no_current_object_away() {
         let lifecycle = lifecycle(Vec::new());
         assert_eq!(lifecycle.rules().len(), 3);
         // With neither a date nor days, an expiration takes marks alone.

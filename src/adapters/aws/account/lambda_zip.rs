@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_is_that_of_the_standard() {
+    fn sum_is_that_of_the_standard() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
         assert_eq!(crc32(b""), 0);
     }

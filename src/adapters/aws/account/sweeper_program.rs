@@ -115,7 +115,7 @@ mod tests {
 
     /// This test's own program stands for one that was built where it will run, or too new.
     #[test]
-    fn the_c_library_is_looked_at() {
+    fn c_library_is_looked_at() {
         let own = std::fs::read("/proc/self/exe").unwrap();
         let needed = elf_requirements::needs(&own).unwrap().glibc.unwrap();
         let said = find(Some(Path::new("/proc/self/exe")));

@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_moment_of_a_change_is_read_where_there_is_one() {
+    fn moment_of_a_change_is_read_where_there_is_one() {
         assert_eq!(
             moment("User initiated (2026-11-21 00:00:07 GMT)"),
             Some("2026-11-21T00:00:07Z".parse().unwrap())

@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_iam_has_just_made_is_waited_for() {
+    fn profile_that_iam_has_just_made_is_waited_for() {
         let said = "Value (lamplighter-box) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name";
         assert_eq!(class("InvalidParameterValue", said, Some(400)), Class::ProfileUnknown);
         assert_eq!(
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn the_date_of_an_answer_is_read() {
+    fn date_of_an_answer_is_read() {
         assert_eq!(
             date("Sat, 21 Nov 2026 00:00:00 GMT"),
             Some("2026-11-21T00:00:00Z".parse().unwrap())

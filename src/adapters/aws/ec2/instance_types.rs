@@ -148,7 +148,7 @@ mod tests {
     use crate::market::Fit;
 
     #[test]
-    fn a_local_zone_has_prices_of_its_own_and_is_not_the_regions() {
+    fn local_zone_has_prices_of_its_own_and_is_not_the_regions() {
         let region = Region::new("us-west-2");
         let of_it = |zone: &str| is_of_the_region(&Zone::new(zone), &region);
         assert!(of_it("us-west-2a") && of_it("us-west-2d"));

@@ -272,7 +272,7 @@ mod tests {
     use crate::market::Usd;
 
     #[test]
-    fn a_bid_is_written_exactly() {
+    fn bid_is_written_exactly() {
         let written = |micros| dollars(UsdPerHour::new(Usd::from_micros(micros)));
         assert_eq!(
             [written(650_000), written(12_000_001), written(-5)],

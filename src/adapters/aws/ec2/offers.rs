@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_has_its_price_its_ceiling_and_what_bills_beside_it() {
+    fn offer_has_its_price_its_ceiling_and_what_bills_beside_it() {
         let listed = Listed {
             by_type: [("g5.xlarge".into(), usd("1.006"))].into(),
             disk: Some("0.1".parse().unwrap()),
@@ -533,7 +533,7 @@ mod tests {
     /// A price list without that region's disk: the shipped one stands in, as it does for one that
     /// cannot be read.
     #[test]
-    fn a_region_whose_disk_only_the_catalogue_prices_sells_machines() {
+    fn region_whose_disk_only_the_catalogue_prices_sells_machines() {
         let mut north = facts(
             &["g5.xlarge"],
             &[("g5.xlarge", "eu-north-1a")],

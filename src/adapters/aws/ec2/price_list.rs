@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_product_has_the_price_of_its_hour_in_dollars() {
+    fn product_has_the_price_of_its_hour_in_dollars() {
         let product = |unit: &str, price: &str| {
             format!(
                 r#"{{"terms":{{"OnDemand":{{"A.B":{{"priceDimensions":{{"A.B.C":{{"unit":"{unit}","pricePerUnit":{{{price}}}}}}}}}}}}}}}"#

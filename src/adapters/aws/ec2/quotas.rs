@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_says_its_vcpus() {
+    fn size_says_its_vcpus() {
         for (kind, vcpus) in [
             ("g5.xlarge", Some(4)),
             ("p4d.24xlarge", Some(96)),

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shutdown_that_hangs_is_forced_and_an_ordinary_end_is_not() {
+    fn shutdown_that_hangs_is_forced_and_an_ordinary_end_is_not() {
         let settings = aws_sdk_ec2::Config::builder()
             .behavior_version(aws_sdk_ec2::config::BehaviorVersion::latest())
             .build();

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_weighs_as_much_as_the_time_it_stands_for() {
+    fn entry_weighs_as_much_as_the_time_it_stands_for() {
         let mut cursor = Cursor { last_micros: Some(10 * SECOND), empty: 0 };
         let mean = cursor
             .mean([entry(10 * SECOND + 250_000, 100.0), entry(11 * SECOND, 20.0)].into_iter())
@@ -154,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_look_believes_nothing_old() {
+    fn first_look_believes_nothing_old() {
         let mut cursor = Cursor::default();
         assert_eq!(cursor.mean([entry(SECOND, 100.0), entry(2 * SECOND, 100.0)].into_iter()), None);
         assert_eq!(cursor.mean([entry(3 * SECOND, 20.0)].into_iter()), Some(20.0));
     }
 
     #[test]
-    fn an_entry_after_a_gap_stands_for_one_period_only() {
+    fn entry_after_a_gap_stands_for_one_period_only() {
         let mut cursor = Cursor { last_micros: Some(SECOND), empty: 0 };
         let entries = [entry(100 * SECOND, 100.0), entry(101 * SECOND, 0.0)];
         let mean = cursor.mean(entries.into_iter()).unwrap();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_at_rest_keeps_its_place() {
+    fn gpu_at_rest_keeps_its_place() {
         let mut cursor = Cursor { last_micros: Some(500 * SECOND), empty: 0 };
         for _ in 0..100 {
             cursor.nothing_but(0.0);

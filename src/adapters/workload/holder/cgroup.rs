@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_counter_needs_a_sigkill_that_was_not_ours() {
+    fn shared_counter_needs_a_sigkill_that_was_not_ours() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("events");
         fs::write(&file, "oom_kill 5\n").expect("written");

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_left_is_noticed() {
+    fn reader_that_left_is_noticed() {
         let (reader, writer) = io::pipe().expect("a pipe");
         let mut echo = Echo::new(File::from(std::os::fd::OwnedFd::from(writer)), false);
         drop(reader);

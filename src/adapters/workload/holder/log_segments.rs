@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_at_the_end_is_told_and_the_very_end_is_kept() {
+    fn gap_at_the_end_is_told_and_the_very_end_is_kept() {
         let folder = tempfile::tempdir().expect("a folder");
         let bound = 128 << 10;
         let mut log = SegmentedLog::new(folder.path(), bound);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_gap_at_the_end_is_no_gap() {
+    fn small_gap_at_the_end_is_no_gap() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut log = SegmentedLog::new(folder.path(), 64 << 10);
         let text: String = (0..20_000).map(|line| format!("{line}\n")).collect();
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_holders_segments_are_left_alone() {
+    fn earlier_holders_segments_are_left_alone() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join(segment_name(7)), "earlier\n").expect("written");
         fs::write(folder.path().join("notes.txt"), "not a segment").expect("written");

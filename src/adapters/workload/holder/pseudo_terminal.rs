@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_with_a_terminal_keeps_its_colours() {
+    fn reader_with_a_terminal_keeps_its_colours() {
         let names = |seen, forced| {
             chosen(seen, forced).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
         };

@@ -262,7 +262,7 @@ mod tests {
     use crate::job::ExitStatus;
 
     #[test]
-    fn a_reserved_record_reads_like_any_other() {
+    fn reserved_record_reads_like_any_other() {
         let folder = tempfile::tempdir().expect("a folder");
         let reserved = Reserved::new(folder.path(), EXIT);
         assert_eq!(

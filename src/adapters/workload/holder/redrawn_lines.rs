@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_one_line_with_a_state_now_and_then() {
+    fn bar_is_one_line_with_a_state_now_and_then() {
         let mut pieces: Vec<(f64, String)> = (0..=400)
             .map(|tenth| (f64::from(tenth) / 10.0, format!("\r{:>3}% of it", tenth / 4)))
             .collect();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_state_leaves_nothing_of_the_longer() {
+    fn shorter_state_leaves_nothing_of_the_longer() {
         assert_eq!(log(&[(0.0, "long words\r"), (0.1, "\x1b[Kabc\n")]), "long words\rabc       \n");
         assert_eq!(log(&[(0.0, "abcdef\rxy\n")]), "abcdef\rxycdef\n", "as a terminal shows it");
         assert_eq!(
