@@ -445,7 +445,7 @@ const HELD_FOLDER: &str = "LAMP_TEST_HELD_FOLDER";
 fn large_file_of_another_user_is_held_with_the_units_rights() {
     if let Some(folder) = std::env::var_os(HELD_FOLDER).map(PathBuf::from) {
         let path = folder.join("model.safetensors");
-        let file = StageFile { path, bytes: LARGE_BYTES, is_log: false };
+        let file = StageFile { path, bytes: LARGE_BYTES, is_log: false, is_rewritten: false };
         let held = LocalFiles::stage(&[file], &[folder.join("held")]).expect("it is held");
         assert_eq!(fs::metadata(&held[0].path).expect("it is there").len(), LARGE_BYTES);
         return;

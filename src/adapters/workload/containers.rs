@@ -418,17 +418,17 @@ mod tests {
     fn what_a_killed_client_has_started_is_stopped() {
         let folder = tempfile::tempdir().expect("a folder");
         let (docker, stopped) = (folder.path().join("docker"), folder.path().join("stopped"));
-        let script = "#!/bin/sh\ncase \"$1\" in\nrun) exec sleep 1000;;\nps) echo 00ab; echo 00cd;;\n\
+        let script = "#!/bin/sh\ncase \"$1\" in\nrun) exec sleep 60;;\nps) echo 00ab; echo 00cd;;\n\
             inspect) echo '[{\"Id\":\"00ab\",\"Created\":\"2999-01-01T00:00:00Z\",\"Name\":\"/ours\",\"Config\":{\"Image\":\"img\",\"Cmd\":[\"train\"]}},\
             {\"Id\":\"00cd\",\"Name\":\"/theirs\",\"Config\":{\"Image\":\"img\",\"Cmd\":[\"serve\"]}}]';;\nstop) echo \"$@\" > \"${0%/*}/stopped\";;\nesac\n";
         // `exec` would make another program of it: it stays the client for as long as it runs.
-        fs::write(&docker, script.replace("exec sleep 1000", "sleep 1000 & wait"))
-            .expect("written");
+        fs::write(&docker, script.replace("exec sleep 60", "sleep 60 & wait")).expect("written");
         fs::set_permissions(&docker, std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .expect("set");
         let mut running = Command::new(&docker)
             .args(["run", "--rm", "img", "train"])
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .expect("a shell");
         let until = Instant::now() + Duration::from_secs(30);
