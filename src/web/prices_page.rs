@@ -262,7 +262,7 @@ async fn page_answer(
     jobs: Vec<PricedJob>,
 ) -> Result<PriceAnswer, Fault> {
     let mut answer = answer(site, asked, jobs).await?;
-    answer.chances = pool_chances(&site.store, &answer.rows, &*site.clock).await;
+    answer.chances = pool_chances(&site.store, &answer.rows, &site.clock).await;
     Ok(answer)
 }
 

@@ -3,7 +3,9 @@
 //!
 //! A small file or a log is copied. Other files are cloned if the file system can do that.
 //! Otherwise they are hard-linked: deletes and renames do not affect a link, and a write in place
-//! is detected. The next time, such a file is copied, whatever its size. Not here: which files belong to a checkpoint.
+//! is detected. The next time, such a file is copied, whatever its size.
+//!
+//! Not here: which files belong to a checkpoint.
 
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads and writes files")]
 

@@ -13,8 +13,7 @@ use super::price_row::PriceRow;
 use crate::jobdir::{self, layout};
 use crate::market::{Span, elapsed};
 use crate::policy::market::pool_history::Pool;
-use crate::ports::Clock;
-use crate::wire::StoreHandle;
+use crate::wire::{ClockHandle, StoreHandle};
 
 /// Pools that are read for one page. Each costs a request; the cheapest stand first.
 const POOLS_MAX: usize = 60;
@@ -66,7 +65,7 @@ pub type PoolKey = (String, String);
 pub async fn pool_chances(
     store: &StoreHandle,
     rows: &[PriceRow],
-    clock: &dyn Clock,
+    clock: &ClockHandle,
 ) -> BTreeMap<PoolKey, PoolChance> {
     let now = clock.now();
     let spot = rows.iter().filter(|row| row.spot.is_some()).take(POOLS_MAX);
