@@ -260,8 +260,8 @@ fn controller_may_reach_only_its_job_root_alarms_and_role() {
     );
 }
 
-/// Every program on a machine has the role of that machine. It may write data, but no record that a
-/// controller or another machine obeys.
+/// Every program on a machine has the role of that machine. It may write data, and requests, by which
+/// a rank asks another to save or to end. It may write no plan, specification or code.
 #[test]
 fn machine_writes_what_an_agent_writes_and_touches_no_machine() {
     let machine = Who::is(PolicyName::Box);
@@ -276,6 +276,8 @@ fn machine_writes_what_an_agent_writes_and_touches_no_machine() {
     ] {
         assert!(machine.may("s3:PutObject", &attempt(name), &[]), "{name}");
     }
+    let request = object("team/jobs/x-222222/requests/0001.json");
+    assert!(machine.may("s3:PutObject", &request, &[]));
     assert!(machine.may("s3:GetObject", &object("team/jobs/x-222222/code/code.tar.zst"), &[]));
     for name in ["plan.json", "settled.json"] {
         assert!(!machine.may("s3:PutObject", &attempt(name), &[]), "{name}");
@@ -283,7 +285,6 @@ fn machine_writes_what_an_agent_writes_and_touches_no_machine() {
     for key in [
         "jobs/x-222222/spec.json",
         "jobs/x-222222/receipt.json",
-        "jobs/x-222222/requests/0001.json",
         "agents/x",
         "clock",
         "sweeper/visit.json",

@@ -419,9 +419,9 @@ trainingInput:
   parameterServerCount: 3
 ";
 
-/// Each role says who it is, and ends.
+/// Each role says who it is, and ends: the chief after all others, because the job ends with it.
 const ROLES: &str = "\
-import argparse, json, os
+import argparse, json, os, pathlib, time
 parser = argparse.ArgumentParser()
 parser.add_argument('--job-dir')
 parser.add_argument('--user_arg_1')
@@ -430,6 +430,10 @@ config = json.loads(os.environ['TF_CONFIG'])
 sizes = {role: len(places) for role, places in sorted(config['cluster'].items())}
 print(config['task']['type'], config['task']['index'], sizes, args.user_arg_1, flush=True)
 assert config['job'] == {'job_name': 'trainer.role', 'args': ['--user_arg_1', 'value_1']}, config
+said = pathlib.Path('FOLDER')
+(said / f\"{config['task']['type']}-{config['task']['index']}\").touch()
+while config['task']['type'] == 'chief' and len(list(said.iterdir())) < sum(sizes.values()):
+    time.sleep(0.1)
 ";
 
 #[test]
@@ -438,7 +442,9 @@ fn second_tutorial_trains_with_workers_and_parameter_servers() {
         return skipped("python", "there is no Python with setuptools, venv and ensurepip");
     };
     let sandbox = trainer();
-    sandbox.write("trainer/role.py", ROLES);
+    let said = sandbox.path().join("said");
+    std::fs::create_dir(&said).unwrap();
+    sandbox.write("trainer/role.py", &ROLES.replace("FOLDER", &said.display().to_string()));
     sandbox.write("config.yaml", WORKERS);
     let submit = |more: &str| {
         let words = format!(
