@@ -444,7 +444,7 @@ fn second_tutorial_trains_with_workers_and_parameter_servers() {
     let sandbox = trainer();
     let said = sandbox.path().join("said");
     std::fs::create_dir(&said).unwrap();
-    sandbox.write("trainer/role.py", &ROLES.replace("FOLDER", &said.display().to_string()));
+    sandbox.write("trainer/role.py", ROLES.replace("FOLDER", &said.display().to_string()));
     sandbox.write("config.yaml", WORKERS);
     let submit = |more: &str| {
         let words = format!(
