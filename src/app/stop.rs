@@ -428,8 +428,7 @@ async fn end_without_spec(
         }
     };
     session.warn(format!("{}: {}", gone.what(dir), gone.meaning()));
-    session
-        .note(format!("asked {} to {verb}; its agent reads that as long as it lives", dir.job()));
+    session.note(format!("asked {} to {verb}; its agent reads that while it runs", dir.job()));
     session.hint(format!("`lamp stop {}` again says whether it is over; if its machine runs on, `lamp sweep` names it, and how to end it", dir.job()));
     // No controller settles it, so its end cannot be confirmed.
     let code = if wait { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS };

@@ -439,6 +439,6 @@ mod tests {
         let gang = json!({ "most_job_usd": 2.0, "gang": { "nodes": "3", "most_usd": 6.0 } });
         assert_eq!(most_of(&gang), &json!(6.0));
         let unbound = json!({ "most_job_usd": 2.0, "gang": { "nodes": "3", "most_usd": null } });
-        assert!(most_of(&unbound).is_null(), "no limit is not the limit of one rank");
+        assert!(most_of(&unbound).is_null(), "the limit of one rank is not shown");
     }
 }

@@ -51,7 +51,7 @@ pub fn of_log(document: &Value) -> CallToolResult {
     CallToolResult::success(vec![Content::text(head), Content::text(kept.to_owned())])
 }
 
-/// The text of a piece. Of several machines, each line has its rank.
+/// The text of a piece. In a job of several machines, each line has its rank.
 fn log_text(piece: &Value) -> String {
     let text = piece["log"].as_str().unwrap_or_default();
     match piece["rank"].as_u64() {

@@ -60,7 +60,7 @@ fn around_error(text: &str) -> Markup {
     }
 }
 
-/// `data-pieces` tells an open page which lines are new: those of the pieces that it has not seen.
+/// `data-pieces` tells an open page which lines are new, by the pieces that it has not seen.
 fn end_part(text: &str, pieces: &[LogPiece]) -> Markup {
     if text.is_empty() {
         return html! { p.muted { "The log is empty." } };

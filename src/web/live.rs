@@ -17,7 +17,7 @@ use futures::stream::{self, Stream, StreamExt as _};
 use super::patience::{patience, who_is_silent};
 use super::site::Site;
 
-/// What an open page is told.
+/// One message to an open page.
 #[derive(Debug, PartialEq)]
 pub enum LivePiece {
     /// The changing part as HTML.

@@ -167,7 +167,7 @@ fn money(money: &Money) -> Markup {
                     }
                 }
             } @else if !money.caps.are_none() {
-                p.warn { "What counts against the caps is unknown." }
+                p.warn { "The use of the caps is unknown." }
             } @else {
                 p.muted { "No cap is set. " code { "[caps]" } " in the configuration sets one." }
             }

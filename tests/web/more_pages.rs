@@ -62,7 +62,7 @@ fn machines_tell_records_at_once_and_clouds_on_request() {
     assert!(!text.contains("Yours, by the clouds"), "the clouds are asked on request: {text}");
     let looked = page.get("/machines?look=1").text;
     assert!(looked.contains("Yours, by the clouds") && looked.contains("keep"), "{looked}");
-    // No AWS is set up here, so its silence is no news for the other faces.
+    // No AWS is set up here: the other faces say nothing of it.
     let status = place.0.lamp(&["status"]);
     let told = format!("{}{}", status.out, status.err);
     assert!(status.code == 0 && !told.contains("machines there are unknown"), "{told}");
@@ -145,7 +145,7 @@ fn tuning_shows_its_trials_and_drawings() {
     assert!(page.get("/tuning/nothing").text.contains("no tuning `nothing`"));
 }
 
-/// What counts against the caps is unknown then, and the other jobs are shown.
+/// The use of the caps is unknown then, and the other jobs are shown.
 #[test]
 fn record_of_a_newer_version_hides_no_other_job() {
     let place = Place::new("true");

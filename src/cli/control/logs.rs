@@ -155,7 +155,7 @@ async fn logs_of_ranks(args: &Args, dir: &JobDir) -> Option<Vec<RankLog>> {
     (jobs.len() > 1).then(|| (0..).zip(jobs).map(of).collect())
 }
 
-/// The last lines of each rank. What follows is printed later.
+/// The last lines of each rank. Newer lines are printed later.
 async fn print_last_of_each(
     context: &Context,
     logs: &mut Vec<RankLog>,

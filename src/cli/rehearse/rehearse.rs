@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "120s")]
     pub notice: Span,
 
-    /// The rank of several machines that is taken away [default: the last]
+    /// The rank that loses its machine, in a job of several machines [default: the last]
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
 

@@ -381,7 +381,7 @@ fn spec_of(
     flag("limits.budget", args.budget.is_some());
     flag("limits.max_runtime", args.max_runtime.is_some());
     flag("limits.deadline", args.deadline.is_some());
-    // What is left is of rank 0 alone. A flag is for the whole gang.
+    // The rest of the budget is of rank 0 alone. A flag is for the whole gang.
     let ranks = spec.gang.as_ref().map_or(1, |gang| gang.seats().len());
     let asked = args.budget.as_ref().map(|dollars| dollars.0);
     let asked = asked.map(|usd| usd.divided_by(i64::try_from(ranks).unwrap_or(i64::MAX)));

@@ -147,7 +147,7 @@ struct HereDocument<'a> {
 }
 
 impl<'a> HereDocument<'a> {
-    /// Of the text after `<<`, with the length of what was read.
+    /// Reads the text after `<<`. The number is the length of the part read, in bytes.
     fn of(text: &'a str) -> (HereDocument<'a>, usize) {
         let has_tabs = text.starts_with('-');
         let rest = text[usize::from(has_tabs)..].trim_start_matches([' ', '\t']);
