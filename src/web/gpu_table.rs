@@ -9,12 +9,13 @@ use maud::html;
 
 use super::job::plot_scope::{PlotQuery, asked_scope};
 use super::layout::{Page, fault_page};
-use super::plots::{moment, no_series};
+use super::plots::no_series;
 use super::site::Site;
-use crate::app::analysis::gpu_history::{GPU_FIELDS, GpuHistory};
+use crate::app::analysis::gpu_history::GpuHistory;
 use crate::app::analysis::joined_plot::JoinedPlot;
+use crate::app::analysis::sample_csv::gpus_csv;
 use crate::app::text::{local_time, measure};
-use crate::app::view::plot_data::each_sample;
+use crate::app::view::plot_data::moment;
 use crate::app::{Fault, record_errors};
 use crate::market::Span;
 
@@ -36,6 +37,7 @@ pub async fn table(
     let gpus = &plot.gpus;
     let body = html! {
         p { a href=(format!("/job/{job}")) { (job) } }
+        p.muted { "The same: " code { (asked.command(&job, "gpus")) } }
         div.wide tabindex="0" role="group" aria-label="Each GPU" {
             table {
                 thead { tr {
@@ -99,21 +101,6 @@ pub async fn csv(
 /// A row for each GPU of each sample that has them. `None`: no sample has.
 async fn csv_text(site: &Site, job: &str, asked: PlotQuery) -> Result<Option<String>, Fault> {
     let Some((look, scope)) = asked_scope(site, job, asked).await? else { return Ok(None) };
-    let names: Vec<&str> = GPU_FIELDS.iter().map(|field| field.name).collect();
-    let (mut text, mut has_rows) = (format!("time,seconds,gpu,{}\n", names.join(",")), false);
-    for (attempt, from_secs) in scope.begins(site, &look).await? {
-        let read = each_sample(&look.dir, attempt, usize::MAX, |rates| {
-            let at = rates.at.map(|at| at.to_string()).unwrap_or_default();
-            let secs = from_secs + rates.t_secs;
-            for gpu in &rates.gpus {
-                has_rows = true;
-                let values = GPU_FIELDS.iter().map(|field| (field.value)(gpu));
-                let values = values.map(|value| value.map(|v| v.to_string()).unwrap_or_default());
-                let values: Vec<String> = values.collect();
-                text.push_str(&format!("{at},{secs},{},{}\n", gpu.index, values.join(",")));
-            }
-        });
-        read.await.map_err(|error| record_errors::record_fault(&error))?;
-    }
-    Ok(has_rows.then_some(text))
+    let text = gpus_csv(&look.dir, &scope.begins(site, &look).await?).await;
+    text.map_err(|error| record_errors::record_fault(&error))
 }

@@ -20,19 +20,16 @@ use crate::app::analysis::effective_load::EffectiveLoad;
 use crate::app::analysis::gpu_history::GpuHistory;
 use crate::app::analysis::joined_plot::{AttemptSpan, JoinedPlot, PlotPart};
 use crate::app::analysis::lost_money::LostMoney;
-use crate::app::analysis::sample_cache::TimeAxis;
+use crate::app::analysis::sample_csv::series_csv;
 use crate::app::analysis::startup_timeline::StartupTimeline;
 use crate::app::prices::pool_prices::{MARKED_MAX, PoolTime};
 use crate::app::text::{local_time, measure};
 use crate::app::view::next_end::Countdown;
-use crate::app::view::plot_data::{FIELDS, PlotData, Series, began, each_sample, reduced};
+use crate::app::view::plot_data::{PlotData, Series, moment, thinned};
 use crate::app::view::timeline::{self, ExplainedAttempt, TimelineEntry};
 use crate::app::{Fault, record_errors};
 use crate::job::AttemptNo;
 use crate::market::{PricePoint, Span, UsdPerHour};
-
-/// A table for people.
-const ROWS: usize = 200;
 
 pub const WIDTH: f64 = 800.0;
 
@@ -223,7 +220,10 @@ impl Plots {
                     " A solid line with a number is the begin of that attempt."
                 }
             }
-            p.muted { "The same: " code { "lamp top" } ", then Enter on the job and " kbd { "2" } }
+            p.muted {
+                "The same: " code { "lamp top" } ", then Enter on the job and " kbd { "2" }
+                "; the numbers: " code { "lamp explain " (job) " --samples NAME" }
+            }
         }
     }
 
@@ -516,6 +516,7 @@ pub async fn table(
     };
     let body = html! {
         p { a href=(format!("/job/{job}")) { (job) } }
+        p.muted { "The same: " code { (asked.command(&job, series.name)) } }
         div.wide tabindex="0" role="group" aria-label=(title(series.name)) {
             table {
                 thead { tr { th { "Time" } th { "Since the start" } th { "Value" } } }
@@ -555,31 +556,15 @@ async fn csv_text(
     name: &str,
     asked: PlotQuery,
 ) -> Result<Option<String>, Fault> {
-    let Some(field) = FIELDS.iter().find(|field| field.name == name) else { return Ok(None) };
     let Some((look, scope)) = asked_scope(site, job, asked).await? else { return Ok(None) };
-    let (mut text, mut has_value) = (format!("time,seconds,{name}\n"), false);
-    for (attempt, from_secs) in scope.begins(site, &look).await? {
-        let mut axis = TimeAxis::default();
-        let read = each_sample(&look.dir, attempt, usize::MAX, |rates| {
-            let secs = rates.t_secs + axis.take(rates.t_secs, rates.t_secs, began(&rates));
-            let at = rates.at.map(|at| at.to_string()).unwrap_or_default();
-            let value = (field.value)(&rates);
-            has_value |= value.is_some();
-            let value = value.map(|value| value.to_string()).unwrap_or_default();
-            text.push_str(&format!("{at},{},{value}\n", from_secs + secs));
-        });
-        read.await.map_err(|error| record_errors::record_fault(&error))?;
-    }
-    Ok(has_value.then_some(text))
+    let begins = scope.begins(site, &look).await?;
+    let text = series_csv(&look.dir, &begins, name).await;
+    text.map_err(|error| record_errors::record_fault(&error))
 }
 
 pub fn no_series() -> Response {
     let text = "There are no samples of this name in this attempt.";
     message_page(StatusCode::NOT_FOUND, "Nothing there", text)
-}
-
-pub fn moment(began: Option<Timestamp>, secs: f64) -> Option<Timestamp> {
-    began?.checked_add(std::time::Duration::try_from_secs_f64(secs).ok()?).ok()
 }
 
 /// The numbers of a table. `None`: there is no such series.
@@ -593,13 +578,6 @@ async fn one(
     let joined = JoinedPlot::of(&scope.parts(site, &look).await?);
     let series = joined.data.series.iter().find(|series| series.name == name);
     Ok(series.map(|series| (joined.data.began, thinned(series))))
-}
-
-/// A table for people has few rows, with the extremes.
-fn thinned(series: &Series) -> Series {
-    let points: Vec<_> = series.t_secs.iter().copied().zip(series.values.clone()).collect();
-    let (t_secs, values) = reduced(&points, ROWS).into_iter().unzip();
-    Series { t_secs, values, ..series.clone() }
 }
 
 #[cfg(test)]

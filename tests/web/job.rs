@@ -60,7 +60,18 @@ fn job_page_tells_all_without_a_script() {
     let lines: Vec<&str> = csv.lines().collect();
     assert_eq!(lines[0], format!("time,seconds,{name}"));
     assert!(lines.len() > 1 && lines[1].split(',').count() == 3, "{csv}");
-    let table = page.get(&format!("/job/{job}/table/{name}")).text;
+    let printed = |form: &str| {
+        place.0.lamp(&["explain", &job, "--samples", name, "--attempt", "1", "-o", form])
+    };
+    assert_eq!(printed("csv").out.trim_end(), csv.trim_end());
+    let document: Value = serde_json::from_str(&printed("json").out).expect("JSON");
+    assert_eq!(document["series"]["t_secs"], series[0]["t_secs"], "{document}");
+    let table = page.get(&format!("/job/{job}/table/{name}?attempt=1")).text;
+    assert!(table.contains(&format!("lamp explain {job} --samples {name} --attempt 1")), "{table}");
+    let rows = place.0.lamp(&["explain", &job, "--samples", name]);
+    assert!(rows.out.contains(name) && rows.out.lines().count() == lines.len(), "{rows:?}");
+    let none = place.0.lamp(&["explain", &job, "--samples", "gpu_clock_mhz"]);
+    assert!(none.code == 101 && none.err.contains("there is cpu_percent"), "{none:?}");
     // The keyboard reaches a table that scrolls sideways, and a reader hears its name.
     for shown in [&text, &table] {
         assert!(

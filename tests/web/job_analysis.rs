@@ -145,4 +145,8 @@ fn each_gpu_has_a_row_a_line_and_its_processes() {
     );
     assert!(lines.next().expect("a row").contains(",0,100,15156,150,,61"), "{csv}");
     assert!(page.get(&format!("{path}/gpus")).text.contains("14.8 GiB"));
+    let printed = place.0.lamp(&["explain", job, "--samples", "gpus", "-o", "csv"]).out;
+    assert_eq!(printed.trim_end(), csv.trim_end());
+    let table = place.0.lamp(&["explain", job, "--samples", "gpus"]).out;
+    assert!(table.contains("temperature_celsius") && table.contains("14.8 GiB"), "{table}");
 }

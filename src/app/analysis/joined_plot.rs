@@ -9,7 +9,12 @@ use serde::Serialize;
 use super::gpu_history::{GpuHistory, GpuTrack};
 use super::sample_cache::{AttemptPlot, POINTS, rounded};
 use crate::app::view::plot_data::{FIELDS, PlotData, Point, Series};
+use crate::app::view::timeline::{Explained, ExplainedAttempt};
 use crate::job::AttemptNo;
+use crate::jobdir::EventDetail;
+
+/// More attempts make the page slow: each has samples of its own.
+const ATTEMPTS_MAX: usize = 6;
 
 /// The part of the time axis that an attempt has. The field names are an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -72,6 +77,18 @@ impl JoinedPlot {
         let data = PlotData { began, samples, series: series.collect() };
         JoinedPlot { data, gpus: track.history(), spans }
     }
+}
+
+/// The newest attempts that have worked, oldest first. One that waited for a machine has no samples.
+pub fn worked(explained: &Explained) -> Vec<AttemptNo> {
+    let has_worked = |attempt: &&ExplainedAttempt| {
+        let mut events = attempt.events.iter();
+        events.any(|event| matches!(event.what, EventDetail::WorkloadStarted { .. }))
+    };
+    let newest = explained.attempts.iter().rev().filter(has_worked).take(ATTEMPTS_MAX);
+    let mut attempts: Vec<AttemptNo> = newest.map(|attempt| attempt.attempt).collect();
+    attempts.reverse();
+    attempts
 }
 
 /// The places of the attempts. One of several needs a clock. Time never goes back, whatever the

@@ -9,4 +9,5 @@ pub mod job_outlook;
 pub mod joined_plot;
 pub mod lost_money;
 pub mod sample_cache;
+pub mod sample_csv;
 pub mod startup_timeline;

@@ -176,6 +176,21 @@ pub(crate) fn reduced(all: &[Point], points: usize) -> Vec<Point> {
     kept
 }
 
+/// Rows of a table for people.
+const ROWS: usize = 200;
+
+/// A table for people has few rows, with the extremes.
+pub(crate) fn thinned(series: &Series) -> Series {
+    let points: Vec<_> = series.t_secs.iter().copied().zip(series.values.clone()).collect();
+    let (t_secs, values) = reduced(&points, ROWS).into_iter().unzip();
+    Series { t_secs, values, ..series.clone() }
+}
+
+/// The wall clock at a place of the axis. `None`: no sample has the clock.
+pub(crate) fn moment(began: Option<Timestamp>, secs: f64) -> Option<Timestamp> {
+    began?.checked_add(std::time::Duration::try_from_secs_f64(secs).ok()?).ok()
+}
+
 /// The samples of the newest batches of an attempt, in order. A batch or a line that cannot be read
 /// is left out.
 ///

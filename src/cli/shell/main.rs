@@ -490,14 +490,14 @@ fn forgotten_dashes(error: &clap::Error, words: &[OsString]) -> Option<String> {
     })
 }
 
-/// Only `prices` and `costs` have `-o csv`, because their rows are all alike. For other commands
-/// clap reports the error.
+/// Only `prices`, `costs` and `explain --samples` have `-o csv`, because their rows are all alike.
+/// For other commands clap reports the error.
 fn with_csv(words: Vec<OsString>) -> Vec<OsString> {
     if !words
         .iter()
         .skip(1)
         .take_while(|word| *word != "--")
-        .any(|word| word == "prices" || word == "costs")
+        .any(|word| ["prices", "costs", "explain"].iter().any(|verb| word == *verb))
     {
         return words;
     }

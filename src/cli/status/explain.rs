@@ -1,8 +1,10 @@
 //! `lamp explain`: the verdicts on a job, their times and numbers, and why it ended.
 
 use clap::Args as ClapArgs;
+use clap::builder::PossibleValuesParser;
 use jiff::Timestamp;
 
+use super::samples::{self, SamplesAsked};
 use crate::app::gang::gang_report::GangReport;
 use crate::app::gang::gang_rows::with_ranks;
 use crate::app::text::{local_time, waits_text};
@@ -25,6 +27,19 @@ pub struct Args {
     /// Every event, not only verdicts and turning points
     #[arg(short, long)]
     pub all: bool,
+
+    /// A measured series instead: few rows, with the extremes
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(samples::names()))]
+    pub samples: Option<String>,
+
+    /// The series of this attempt only [default: all, on one time axis]
+    #[arg(long, value_name = "N", requires = "samples")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub attempt: Option<u32>,
+
+    /// Every sample as comma-separated values, like `-o csv`
+    #[arg(long, requires = "samples")]
+    pub csv: bool,
 }
 
 /// # Errors
@@ -35,6 +50,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut explained = read(&dir, context.clock.now())
         .await
         .map_err(|error| record_errors::record_fault(&error))?;
+    if let Some(name) = &args.samples {
+        let asked = SamplesAsked { name, attempt: args.attempt, csv: args.csv };
+        return samples::show(&asked, &dir, &explained, context).await;
+    }
     if let (Some(held), Ok(workstation)) = (&mut explained.held, job_root::workstation(context)) {
         held.folder = explained
             .attempts

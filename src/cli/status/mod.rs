@@ -6,6 +6,7 @@ pub(crate) mod driverless_jobs;
 pub(crate) mod explain;
 pub(crate) mod other_job_root;
 pub(crate) mod receipt;
+pub(crate) mod samples;
 #[cfg(feature = "web")]
 pub(crate) mod share;
 pub(crate) mod status;

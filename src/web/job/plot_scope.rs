@@ -8,17 +8,14 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::job_look::{JobLook, LookSource};
-use crate::app::analysis::joined_plot::{PlotPart, spans};
+use crate::app::analysis::joined_plot::{PlotPart, spans, worked};
 use crate::app::analysis::sample_cache::AttemptPlot;
 use crate::app::view::timeline::{Explained, ExplainedAttempt};
 use crate::app::{Fault, record_errors};
 use crate::job::AttemptNo;
-use crate::jobdir::{EventDetail, JobDir};
+use crate::jobdir::JobDir;
 use crate::market::elapsed;
 use crate::web::site::Site;
-
-/// More attempts make the page slow: each has samples of its own.
-const ATTEMPTS_MAX: usize = 6;
 
 /// The samples of a settled attempt change no more. A list of a bucket costs money.
 const SETTLED_AGE: Duration = Duration::from_secs(600);
@@ -33,6 +30,17 @@ pub struct PlotQuery {
     /// The newest attempts that have worked, on one time axis.
     #[serde(default)]
     pub all: bool,
+}
+
+impl PlotQuery {
+    /// The command that prints the same table.
+    pub fn command(&self, job: &str, name: &str) -> String {
+        let attempt = match (self.all, self.attempt) {
+            (false, Some(number)) => format!(" --attempt {number}"),
+            _ => String::new(),
+        };
+        format!("lamp explain {job} --samples {name}{attempt}")
+    }
 }
 
 /// The attempts that are drawn, oldest first.
@@ -144,18 +152,6 @@ pub async fn asked_scope(
     let look = site.looks.of(source(site), job, age(site)).await?;
     let scope = PlotScope::asked(&look.explained, asked);
     Ok(scope.map(|scope| (look, scope)))
-}
-
-/// An attempt that waited for a machine has no samples.
-fn worked(explained: &Explained) -> Vec<AttemptNo> {
-    let has_worked = |attempt: &&ExplainedAttempt| {
-        let mut events = attempt.events.iter();
-        events.any(|event| matches!(event.what, EventDetail::WorkloadStarted { .. }))
-    };
-    let newest = explained.attempts.iter().rev().filter(has_worked).take(ATTEMPTS_MAX);
-    let mut attempts: Vec<AttemptNo> = newest.map(|attempt| attempt.attempt).collect();
-    attempts.reverse();
-    attempts
 }
 
 pub async fn samples_of(
