@@ -11,6 +11,9 @@ pub struct GpuHealth {
     /// The version of the driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
+    /// The newest CUDA that the driver runs: `12.4`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cuda: Option<String>,
     /// Memory rows that were replaced after errors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows_remapped: Option<u64>,
@@ -32,6 +35,13 @@ pub struct GpuHealth {
 }
 
 impl GpuHealth {
+    /// `Driver 550.54.15, CUDA up to 12.4`. `None`: the driver does not tell its version.
+    pub fn driver_text(&self) -> Option<String> {
+        let driver = self.driver.as_ref()?;
+        let cuda = self.cuda.as_ref().map(|cuda| format!(", CUDA up to {cuda}"));
+        Some(format!("Driver {driver}{}", cuda.unwrap_or_default()))
+    }
+
     pub fn is_unknown(&self) -> bool {
         *self == GpuHealth::default()
     }

@@ -32,6 +32,14 @@ impl FromStr for Cuda {
     }
 }
 
+impl Cuda {
+    /// From the number that NVIDIA's driver gives: 12040 means 12.4.
+    pub fn of_driver(number: i32) -> Cuda {
+        let number = number.unsigned_abs();
+        Cuda { major: number / 1000, minor: number % 1000 / 10 }
+    }
+}
+
 impl fmt::Display for Cuda {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)

@@ -44,8 +44,8 @@ pub fn gpu_sheet(model: &TopModel, look: &OpenJob, width: usize) -> Sheet {
             sheet.focus = Some((if at == 0 { 0 } else { from }, sheet.lines.len()));
         }
     }
-    if let Some(driver) = summary.gpus.iter().find_map(|gpu| gpu.health.driver.as_ref()) {
-        sheet.heading(&format!("Driver {driver}"), palette.quiet());
+    if let Some(driver) = summary.gpus.iter().find_map(|gpu| gpu.health.driver_text()) {
+        sheet.heading(&driver, palette.quiet());
     }
     last_hour(model, look, &mut sheet, width);
     sheet

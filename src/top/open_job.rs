@@ -15,6 +15,7 @@ use crate::app::overview::gang_view::GangView;
 use crate::app::overview::usage_trend::UsageTrends;
 use crate::app::text::newest_state;
 use crate::app::view::job_summary::Summary;
+use crate::app::view::switch_proof::SwitchProofs;
 use crate::app::view::timeline::{self, Explained};
 use crate::app::{Fault, record_errors};
 use crate::instance::Status;
@@ -38,6 +39,8 @@ pub struct OpenJob {
     pub attempt: AttemptNo,
     pub plot: Arc<AttemptPlot>,
     pub startups: Vec<StartupTimeline>,
+    /// Of the switches that end its machine.
+    pub proof: Option<String>,
     /// The newest heartbeat of an unfinished job.
     pub status: Option<Status>,
     pub log: Vec<String>,
@@ -51,7 +54,7 @@ impl OpenJob {
     pub async fn read(
         store: &StoreHandle,
         workstation: &Workstation,
-        (samples, trends): (&SampleCache, &UsageTrends),
+        (samples, trends, proofs): (&SampleCache, &UsageTrends, &SwitchProofs),
         job: &str,
         attempt: Option<u32>,
         clock: &ClockHandle,
@@ -84,6 +87,7 @@ impl OpenJob {
         let gang = GangView::read(&dir, trends, store, clock).await.map_err(fault)?;
         Ok(OpenJob {
             gang,
+            proof: proofs.text(&explained, store, clock).await,
             job: job.to_owned(),
             at: now,
             startups: startup_timelines(&StartupFacts::of(&explained, status.as_ref()), &[], now),

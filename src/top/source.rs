@@ -13,12 +13,14 @@ use crate::app::job_act::ActPlace;
 use crate::app::overview::machine_watch::CloudAsking;
 use crate::app::overview::overview::{JobRow, Overview, OverviewReader, look_interval};
 use crate::app::overview::usage_trend::{UsageTrend, UsageTrends};
+use crate::app::view::switch_proof::SwitchProofs;
 
 pub struct TopSource {
     pub place: ActPlace,
     reader: OverviewReader,
     trends: UsageTrends,
     samples: SampleCache,
+    proofs: SwitchProofs,
 }
 
 impl TopSource {
@@ -28,6 +30,7 @@ impl TopSource {
             reader: OverviewReader::new(asking),
             trends: UsageTrends::default(),
             samples: SampleCache::default(),
+            proofs: SwitchProofs::default(),
         }
     }
 
@@ -60,7 +63,7 @@ impl TopSource {
     /// As `OpenJob::read`.
     pub async fn job(&self, job: &str, attempt: Option<u32>) -> Result<Arc<OpenJob>, Fault> {
         let ActPlace { store, workstation, clock, .. } = &self.place;
-        let caches = (&self.samples, &self.trends);
+        let caches = (&self.samples, &self.trends, &self.proofs);
         let read = OpenJob::read(store, workstation, caches, job, attempt, clock);
         read.await.map(Arc::new)
     }

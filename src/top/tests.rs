@@ -152,6 +152,7 @@ fn look(name: &str) -> OpenJob {
         },
         summary: Some(summary),
         attempt: AttemptNo::FIRST,
+        proof: None,
         plot: Arc::new(AttemptPlot {
             data: PlotData {
                 began: None,
@@ -517,6 +518,7 @@ fn job_and_gpu_screens_have_the_figures_ahead_and_errors() {
     summary.gpus[0].ecc_uncorrected = Some(2);
     summary.gpus[0].health = GpuHealth {
         driver: Some("550.54.15".into()),
+        cuda: Some("12.4".into()),
         rows_remapped: Some(3),
         pcie_received_bytes_per_sec: Some(1.2e9),
         ..GpuHealth::default()
@@ -548,7 +550,7 @@ fn job_and_gpu_screens_have_the_figures_ahead_and_errors() {
         "  1 hour  · █",
         "PCIe    in 1.2 GB/s, out unknown",
         "3 memory rows replaced",
-        "Driver 550.54.15",
+        "Driver 550.54.15, CUDA up to 12.4",
     ] {
         assert!(gpu.contains(words), "{words}: {gpu}");
     }

@@ -491,9 +491,11 @@ fn health_is_what_the_driver_tells_and_unknown_else() {
     let [told, silent] = bench.gpus().try_into().expect("two GPUs");
     let health = told.health;
     assert_eq!(health.driver.as_deref(), Some("550.54.15"));
+    assert_eq!(health.cuda.as_deref(), Some("12.4"));
     assert_eq!((health.rows_remapped, health.pcie_replays), (Some(4), Some(4)));
     assert_eq!((health.remap_pending, health.remap_failed), (Some(true), Some(false)));
     assert_eq!(health.pcie_received_bytes_per_sec, None, "the first reading has no rate");
-    let known = GpuHealth { driver: silent.health.driver.clone(), ..GpuHealth::default() };
+    let (driver, cuda) = (silent.health.driver.clone(), silent.health.cuda.clone());
+    let known = GpuHealth { driver, cuda, ..GpuHealth::default() };
     assert_eq!(silent.health, known);
 }

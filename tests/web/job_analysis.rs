@@ -121,7 +121,7 @@ fn each_gpu_has_a_row_a_line_and_its_processes() {
         "2 uncorrected memory errors",
         "no errors",
         "3 memory rows replaced",
-        "Driver 550.54.15",
+        "Driver 550.54.15, CUDA up to 12.4",
     ] {
         assert!(text.contains(words), "{words} in {text}");
     }

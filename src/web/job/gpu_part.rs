@@ -40,8 +40,8 @@ pub fn gpu_part(summary: &Summary, history: &GpuHistory) -> Markup {
                 @for gpu in summary.gpus.iter().filter(|gpu| !gpu.processes.is_empty()) {
                     p { "Processes on GPU " (gpu.index) ": " (processes(&gpu.processes)) }
                 }
-                @if let Some(driver) = summary.gpus.iter().find_map(|gpu| gpu.health.driver.as_ref()) {
-                    p { "Driver " (driver) }
+                @if let Some(driver) = summary.gpus.iter().find_map(|gpu| gpu.health.driver_text()) {
+                    p { (driver) }
                 }
                 @if let Some(secs) = heard {
                     p.muted { "As heard " (Span::from_secs(secs as u64)) " ago." }

@@ -15,6 +15,7 @@ use crate::app::overview::gang_view::GangView;
 use crate::app::overview::usage_trend::UsageTrends;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::next_end::Countdown;
+use crate::app::view::switch_proof::SwitchProofs;
 use crate::app::view::timeline::{self, Explained};
 use crate::app::{Fault, find_job, record_errors};
 use crate::instance::Status;
@@ -34,6 +35,8 @@ pub struct JobLook {
     pub spec: Option<ResolvedSpec>,
     pub startups: Vec<StartupTimeline>,
     pub lost: LostMoney,
+    /// Of the switches that end its machine.
+    pub proof: Option<String>,
     /// `None`: the job has one machine.
     pub gang: Option<GangView>,
     /// The newest heartbeat of a job that has not ended.
@@ -58,7 +61,7 @@ impl JobLook {
     pub async fn read(
         source: LookSource<'_>,
         job: &str,
-        earlier: &EarlierStartups,
+        (earlier, proofs): (&EarlierStartups, &SwitchProofs),
     ) -> Result<JobLook, Fault> {
         let dir = find_job::find(source.store, Some(job)).await?;
         let (now, read) = (source.clock.now(), source.clock.mono());
@@ -92,6 +95,7 @@ impl JobLook {
         let gang = gang.await.map_err(fault)?;
         Ok(JobLook {
             gang,
+            proof: proofs.text(&explained, source.store, source.clock).await,
             lost: lost_money(&explained.attempts, status.as_ref()),
             startups: startup_timelines(
                 &StartupFacts::of(&explained, status.as_ref()),
@@ -120,6 +124,7 @@ impl JobLook {
 pub struct JobLooks {
     kept: Mutex<BTreeMap<String, Arc<KeptLook>>>,
     earlier: EarlierStartups,
+    proofs: SwitchProofs,
 }
 
 type KeptLook = tokio::sync::Mutex<Option<Arc<JobLook>>>;
@@ -142,7 +147,7 @@ impl JobLooks {
         if let Some(look) = kept.as_ref().filter(|look| is_new(look)) {
             return Ok(Arc::clone(look));
         }
-        let look = Arc::new(JobLook::read(source, job, &self.earlier).await?);
+        let look = Arc::new(JobLook::read(source, job, (&self.earlier, &self.proofs)).await?);
         *kept = Some(Arc::clone(&look));
         Ok(look)
     }

@@ -11,6 +11,7 @@ use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id;
 
 use crate::instance::GpuHealth;
+use crate::market::Cuda;
 
 /// These counters are for people, and move slowly.
 const EVERY: Duration = Duration::from_secs(30);
@@ -43,6 +44,8 @@ impl HealthReader {
             self.read = Some(now);
             if self.known.driver.is_none() {
                 self.known.driver = device.nvml().sys_driver_version().ok();
+                let cuda = device.nvml().sys_cuda_driver_version().ok();
+                self.known.cuda = cuda.map(|number| Cuda::of_driver(number).to_string());
             }
             // After a failed call, the time since the counters is unknown.
             let before = (self.received.take(), self.sent.take());
@@ -51,6 +54,7 @@ impl HealthReader {
             let rate = |then: Option<u64>, now: Option<u64>| per_sec(then, now, since);
             self.known = GpuHealth {
                 driver: self.known.driver.take(),
+                cuda: self.known.cuda.take(),
                 rows_remapped: corrected.zip(uncorrected).map(|(one, other)| one + other),
                 remap_pending: pending.map(|pending| pending > 0),
                 remap_failed: failed.map(|failed| failed > 0),

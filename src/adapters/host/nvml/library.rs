@@ -234,7 +234,7 @@ impl NvmlSession {
         let events = xid_events::listen(nvml, devices.iter().flatten());
         let cuda = nvml.sys_cuda_driver_version().map_or_else(
             |error| Reading::Unknown(sentence(&error)),
-            |number| Reading::Known(version(number)),
+            |number| Reading::Known(Cuda::of_driver(number)),
         );
         Ok(NvmlSession { devices, events, cuda, _owner: owner })
     }
@@ -279,12 +279,6 @@ impl NvmlSession {
         }
         Ok((samples, problem))
     }
-}
-
-/// 12040 means CUDA 12.4.
-fn version(number: i32) -> Cuda {
-    let number = number.unsigned_abs();
-    Cuda { major: number / 1000, minor: number % 1000 / 10 }
 }
 
 /// Without library and driver there are no GPUs. Anything else is unknown. So is a kernel device
