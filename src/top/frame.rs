@@ -99,7 +99,11 @@ fn title(model: &TopModel) -> String {
         _ => {
             let jobs = model.rows().len() as u64;
             let filter = Some(&model.filter).filter(|filter| !filter.trim().is_empty());
-            let filter = filter.map(|filter| format!("  filter {filter}")).unwrap_or_default();
+            let filter = filter.map(|filter| {
+                let is_kept = model.kept_filters.iter().any(|kept| kept == filter.trim());
+                format!("  {} {filter}", if is_kept { "kept filter" } else { "filter" })
+            });
+            let filter = filter.unwrap_or_default();
             format!("{}  by {}{filter}", counted(jobs, "job"), model.order.word())
         }
     };
@@ -201,11 +205,12 @@ fn box_over(frame: &mut Frame<'_>, model: &TopModel, body: Rect, title: &str, te
     frame.render_widget(Paragraph::new(Text::from(lines)).block(block), area);
 }
 
-const HELP: [&str; 20] = [
+const HELP: [&str; 19] = [
     "Enter, Right     open: job, attempt, GPUs, processes",
     "q, Esc, Left     back; q on the overview ends lamp top",
     "Up, Down, j, k   move; PageUp, PageDown, Home, End too",
     "/                filter, like state:running cost>5 name",
+    "f, F             next kept filter; keep or forget the shown one",
     "s                sort: newest, cost, rate, next end, name",
     "p                pause: the view stays as it is",
     "Tab, 1 2 3 4     views of a job: all, plots, log, timeline",
@@ -219,7 +224,5 @@ const HELP: [&str; 20] = [
     "Ctrl-C           end lamp top; the jobs go on",
     "",
     "Each act first says what it does to the job and its bill.",
-    "A dot in a plot is an unknown value.",
-    "",
-    "Any key goes back.",
+    "A dot in a plot is an unknown value. Any key goes back.",
 ];

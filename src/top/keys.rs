@@ -13,6 +13,8 @@ pub enum Effect {
     Quit,
     Foretell(Order),
     CarryOut(Order),
+    /// Writes the filters that the person keeps.
+    KeepFilters(Vec<String>),
 }
 
 /// Lines of a page key. It fits the smallest screen.
@@ -55,7 +57,7 @@ fn on_screen(model: &mut TopModel, key: KeyCode) -> Effect {
         KeyCode::PageDown | KeyCode::Char(' ') => travel(model, false, PAGE),
         KeyCode::Home | KeyCode::Char('g') => travel(model, true, usize::MAX),
         KeyCode::End | KeyCode::Char('G') => travel(model, false, usize::MAX),
-        _ if model.place == TopScreen::Overview => on_overview(model, key),
+        _ if model.place == TopScreen::Overview => return on_overview(model, key),
         _ if model.place == TopScreen::Job => on_job(model, key),
         KeyCode::Char(letter @ ('[' | ']')) => choose_attempt(model, letter == ']'),
         _ => {}
@@ -63,12 +65,35 @@ fn on_screen(model: &mut TopModel, key: KeyCode) -> Effect {
     Effect::Nothing
 }
 
-fn on_overview(model: &mut TopModel, key: KeyCode) {
+fn on_overview(model: &mut TopModel, key: KeyCode) -> Effect {
     match key {
         KeyCode::Char('/') => model.dialog = Some(Dialog::Filter { before: model.filter.clone() }),
+        KeyCode::Char('f') => model.filter = next_kept(model),
+        KeyCode::Char('F') => return keep_or_forget(model),
         KeyCode::Char('s') => model.order = model.order.next(),
         _ => {}
     }
+    Effect::Nothing
+}
+
+/// The kept filter after the one that is shown. After the last: no filter.
+fn next_kept(model: &TopModel) -> String {
+    let shown = model.filter.trim();
+    let at = model.kept_filters.iter().position(|kept| kept == shown);
+    let next = model.kept_filters.get(at.map_or(0, |at| at + 1));
+    next.cloned().unwrap_or_default()
+}
+
+fn keep_or_forget(model: &mut TopModel) -> Effect {
+    let shown = model.filter.trim().to_owned();
+    if shown.is_empty() {
+        return Effect::Nothing;
+    }
+    match model.kept_filters.iter().position(|kept| *kept == shown) {
+        Some(at) => drop(model.kept_filters.remove(at)),
+        None => model.kept_filters.push(shown),
+    }
+    Effect::KeepFilters(model.kept_filters.clone())
 }
 
 fn on_job(model: &mut TopModel, key: KeyCode) {

@@ -59,7 +59,8 @@ pub async fn live(
     let acts = tokio::spawn(reader::serve_effects(Arc::clone(&source), effects, news_sender));
     let is_left = Arc::new(AtomicBool::new(false));
     let _leaves = LeavesOnDrop(Arc::clone(&is_left));
-    let model = TopModel::new(source.place.store.url(), palette, source.now());
+    let mut model = TopModel::new(source.place.store.url(), palette, source.now());
+    model.kept_filters = source.place.workstation.kept_filters();
     let model = match job {
         Some(job) => model.of_job(job),
         None => model,

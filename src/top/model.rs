@@ -122,6 +122,8 @@ pub struct TopModel {
     pub is_of_one_job: bool,
     pub selected: Option<String>,
     pub filter: String,
+    /// The filters that this person keeps, also for the next time.
+    pub kept_filters: Vec<String>,
     /// The log shows only lines with this text; empty: all lines.
     pub find: String,
     /// The log shows only lines that look like errors.
@@ -155,6 +157,8 @@ pub enum TopNews {
         order: Order,
         said: Result<Vec<String>, Fault>,
     },
+    /// The filters could not be written.
+    NotKept(Fault),
 }
 
 impl TopModel {
@@ -176,6 +180,7 @@ impl TopModel {
             is_of_one_job: false,
             selected: None,
             filter: String::new(),
+            kept_filters: Vec::new(),
             find: String::new(),
             finds_errors: false,
             order: JobOrder::Newest,
@@ -256,6 +261,7 @@ impl TopModel {
                     Err(fault) => told_fault("Nothing was recorded", &fault),
                 });
             }
+            TopNews::NotKept(fault) => self.dialog = Some(told_fault("Not kept", &fault)),
         }
     }
 

@@ -15,6 +15,7 @@ use super::acts::{carry_out, foretell};
 use super::keys::Effect;
 use super::model::{Followed, TopNews};
 use super::source::TopSource;
+use crate::app::{ExitCode, Fault};
 
 /// Starts the tasks that read. They end with the runtime, or when the view has ended.
 pub fn start(source: &Arc<TopSource>, watched: &watch::Receiver<Followed>, news: &Sender<TopNews>) {
@@ -39,6 +40,13 @@ pub async fn serve_effects(
             Effect::CarryOut(order) => under_way.push(tokio::spawn(async move {
                 let _ = news.send(carry_out(source, order).await);
             })),
+            Effect::KeepFilters(filters) => {
+                if let Err(error) = source.place.workstation.keep_filters(&filters) {
+                    let text = "the filters could not be written to the state folder";
+                    let fault = Fault::new(ExitCode::INTERNAL, text).because(&error);
+                    let _ = news.send(TopNews::NotKept(fault));
+                }
+            }
             Effect::Nothing | Effect::Quit => {}
         }
     }

@@ -302,6 +302,27 @@ fn filter_and_order_choose_the_rows() {
 }
 
 #[test]
+fn kept_filters_come_again_in_turn_and_are_forgotten() {
+    let mut model = model(three());
+    model.kept_filters = vec!["bert".into()];
+    assert_eq!(key(&mut model, KeyCode::Char('F')), Effect::Nothing, "there is no filter to keep");
+    key(&mut model, KeyCode::Char('/'));
+    types(&mut model, "state:open");
+    key(&mut model, KeyCode::Enter);
+    let both = vec!["bert".to_owned(), "state:open".to_owned()];
+    assert_eq!(key(&mut model, KeyCode::Char('F')), Effect::KeepFilters(both));
+    assert!(frame(&mut model, 80, 24).0[0].contains("  kept filter state:open"));
+    let mut shown = Vec::new();
+    for _ in 0..3 {
+        key(&mut model, KeyCode::Char('f'));
+        shown.push(model.filter.clone());
+    }
+    assert_eq!(shown, ["", "bert", "state:open"]);
+    let one = vec!["bert".to_owned()];
+    assert_eq!(key(&mut model, KeyCode::Char('F')), Effect::KeepFilters(one));
+}
+
+#[test]
 fn job_screen_has_its_views_and_shows_the_log_as_plain_text() {
     let mut model = model(three());
     key(&mut model, KeyCode::Enter);

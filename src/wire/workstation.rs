@@ -33,6 +33,7 @@ use crate::adapters::workstation::agent_files::AgentFiles;
 use crate::adapters::workstation::catalog_cloud::ShippedCloud;
 use crate::adapters::workstation::cloud_look_file;
 use crate::adapters::workstation::driver_process;
+use crate::adapters::workstation::kept_filters;
 use crate::adapters::workstation::launch_lock::LaunchTurns;
 use crate::adapters::workstation::page_token;
 use crate::adapters::workstation::process_env;
@@ -422,6 +423,17 @@ impl Workstation {
     /// When the state folder cannot be used.
     pub fn page_token(&self) -> io::Result<String> {
         page_token::page_token(&self.state)
+    }
+
+    /// The filters that this person keeps for `lamp top`.
+    pub fn kept_filters(&self) -> Vec<String> {
+        kept_filters::read(&self.state)
+    }
+
+    /// # Errors
+    /// When the state folder cannot be written.
+    pub fn keep_filters(&self, filters: &[String]) -> io::Result<()> {
+        kept_filters::write(&self.state, filters)
     }
 
     /// The last look at the clouds for this job root, as it was kept.

@@ -20,6 +20,8 @@ pub mod driver_process;
 pub(crate) mod elf_requirements;
 pub(crate) mod hashed_file;
 #[cfg(feature = "lamp")]
+pub mod kept_filters;
+#[cfg(feature = "lamp")]
 pub mod launch_lock;
 #[cfg(feature = "lamp")]
 pub mod notify_command;
