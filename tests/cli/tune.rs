@@ -69,7 +69,10 @@ fn grid_of_trials_at_once_finds_the_best_command() {
     let best = place.0.lamp(&["tune", "best", "walks"]);
     assert_eq!((best.code, best.out.as_str()), (0, "sh job.sh --x=4\n"));
     let shown = place.0.lamp(&["tune", "status", "walks", "--plot"]).out;
-    assert!(shown.contains("TRIAL") && shown.contains("the line is the best so far"), "{shown}");
+    let titles = ["TRIAL", "the line is the best so far", "values of the complete trials"];
+    assert!(titles.iter().all(|title| shown.contains(title)), "{shown}");
+    let marks = shown.lines().find(|line| line.starts_with("x |")).expect("the row of x");
+    assert!(marks.contains('#') && marks.contains('o') && marks.contains('.'), "{marks}");
     let listed = place.0.lamp(&["tune", "list"]).out;
     assert!(listed.contains("walks") && listed.contains("6 of 6"), "{listed}");
     // The same again has nothing to do; other files or settings are refused.

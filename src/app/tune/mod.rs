@@ -11,6 +11,7 @@ pub mod begin;
 pub mod engine_question;
 pub mod importance;
 pub mod memory;
+pub mod param_places;
 pub mod pause;
 pub mod step;
 pub mod view;

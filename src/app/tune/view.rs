@@ -92,6 +92,13 @@ pub struct TrialRow {
     pub points: Vec<MetricPoint>,
 }
 
+impl TrialRow {
+    /// Whether it has its final value.
+    pub fn is_done(&self) -> bool {
+        self.state == "complete" && self.value.is_some()
+    }
+}
+
 impl TuneView {
     /// # Errors
     /// Fails when the job root does not answer.

@@ -2,6 +2,7 @@
 
 pub mod drive;
 pub mod launch_check;
+pub mod plots;
 pub mod show;
 pub mod table;
 pub mod tune;

@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::drive::engine;
-use super::table;
+use super::{plots, table};
 use crate::app::record_errors;
 use crate::app::tune::engine_question::{self, engine_fault};
 use crate::app::tune::memory::TuneMemory;
@@ -21,7 +21,7 @@ pub struct StatusArgs {
     /// The name of the tuning [default: the only one]
     pub name: Option<String>,
 
-    /// Draw the values over the trials, and the best so far
+    /// Draw values, curves, parameters and costs of the trials
     #[arg(long)]
     pub plot: bool,
 
@@ -55,7 +55,7 @@ pub async fn status(args: &StatusArgs, context: &Context) -> Result<ExitCode, Fa
         context.printer.line(table::importance(&importance));
     }
     if args.plot {
-        table::plot(&view).into_iter().for_each(|plot| context.printer.line(plot));
+        plots::all(&view).into_iter().for_each(|plot| context.printer.line(plot));
     }
     Ok(ExitCode::SUCCESS)
 }

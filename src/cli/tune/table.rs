@@ -1,7 +1,8 @@
-//! A tuning as text: a table with the best trial first, bars and a plot.
+//! A tuning as text: a table with the best trial first, and bars.
+//!
+//! Not here: its plots (`plots`).
 
 use serde_json::Value;
-use textplots::{Chart, LabelBuilder, LabelFormat, Plot, Shape, TickDisplay, TickDisplayBuilder};
 
 use crate::app::text::{counted, local_time};
 use crate::app::tune::step::in_words;
@@ -14,10 +15,6 @@ pub const GIVE: Give<'static> = Give { cut: &[3], go: &[] };
 
 /// Rows shown. More than a screen hides the best ones.
 const ROWS_MAX: usize = 40;
-
-/// In dots: two make a column, four a line. Fits 80 columns with its labels.
-const WIDTH: u32 = 120;
-const HEIGHT: u32 = 40;
 
 pub fn print(context: &Context, view: &TuneView) {
     headline(view).into_iter().for_each(|line| context.printer.note(line));
@@ -99,7 +96,7 @@ fn row(trial: &TrialRow) -> Vec<String> {
 }
 
 /// Six digits: enough to tell trials apart, and no column of noise.
-fn short(value: f64) -> String {
+pub fn short(value: f64) -> String {
     let plain = (1e-4..1e6).contains(&value.abs()) || value == 0.0;
     if !plain {
         return format!("{value:.4e}");
@@ -149,34 +146,4 @@ pub fn importance(answer: &Value) -> String {
         .iter()
         .map(|(name, part)| format!("{name:width$} {:>4.0}% {}", part * 100.0, bar(*part)));
     format!("importance\n{}", lines.collect::<Vec<_>>().join("\n"))
-}
-
-/// Dots for the trials, a line for the best so far. `None`: fewer than two trials are complete.
-pub fn plot(view: &TuneView) -> Option<String> {
-    let so_far = view.best_so_far();
-    let (first, last) = (so_far.first()?.0 as f32, so_far.last()?.0 as f32);
-    if first >= last {
-        return None;
-    }
-    let dots: Vec<(f32, f32)> =
-        so_far.iter().map(|(number, value, _)| (*number as f32, *value as f32)).collect();
-    let best: Vec<(f32, f32)> =
-        so_far.iter().map(|(number, _, best)| (*number as f32, *best as f32)).collect();
-    let low = dots.iter().map(|(_, value)| *value).fold(f32::INFINITY, f32::min);
-    let high = dots.iter().map(|(_, value)| *value).fold(f32::NEG_INFINITY, f32::max);
-    let room = ((high - low) * 0.05).max(f32::EPSILON);
-    let (points, line) = (Shape::Points(&dots), Shape::Steps(&best));
-    let mut chart = Chart::new_with_y_range(WIDTH, HEIGHT, first, last, low - room, high + room);
-    let chart = chart
-        .x_label_format(LabelFormat::Custom(Box::new(|number| format!("trial {number:.0}"))))
-        .y_label_format(LabelFormat::Custom(Box::new(|value| short(f64::from(value)))))
-        .y_tick_display(TickDisplay::Sparse)
-        .lineplot(&points)
-        .lineplot(&line);
-    chart.axis();
-    chart.figures();
-    let text = chart.to_string().replace('\u{2800}', " ");
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    let title = format!("{} of each trial; the line is the best so far", view.metric);
-    Some(format!("{title}\n{}", lines.join("\n").trim_end()))
 }

@@ -11,9 +11,10 @@ use crate::app::Fault;
 use crate::app::record_errors::record_fault;
 use crate::app::text::local_time;
 use crate::app::tune::memory::TuneMemory;
+use crate::app::tune::param_places::param_places;
 use crate::app::tune::step::in_words;
 use crate::app::tune::view::{TrialRow, TuneView};
-use crate::job::{ParamValue, TuneGoal};
+use crate::job::TuneGoal;
 use crate::jobdir;
 use crate::market::Usd;
 use crate::web::layout::{Page, fact, fault_event, fault_page};
@@ -371,7 +372,7 @@ fn costs(view: &TuneView) -> Markup {
 /// One vertical axis for each parameter and one for the metric, a line for each complete trial.
 fn parallel(view: &TuneView) -> Markup {
     let drawn: Vec<&TrialRow> =
-        view.trials.iter().filter(|trial| trial.state == "complete").take(DRAWN_MAX).collect();
+        view.trials.iter().filter(|trial| trial.is_done()).take(DRAWN_MAX).collect();
     let Some(first) = drawn.first() else { return html! {} };
     let names: Vec<String> = first.params.keys().cloned().collect();
     let axes: Vec<ParallelAxis> =
@@ -405,30 +406,9 @@ struct ParallelAxis {
 }
 
 impl ParallelAxis {
-    /// Words stand in the order of the alphabet; numbers that span decades by their logarithm.
     fn of_param(name: &str, drawn: &[&TrialRow]) -> Self {
-        let values: Vec<Option<&ParamValue>> =
-            drawn.iter().map(|trial| trial.params.get(name)).collect();
-        let mut words: Vec<String> =
-            values.iter().flatten().map(|value| value.to_string()).collect();
-        words.sort_unstable();
-        words.dedup();
-        let place = |value: &Option<&ParamValue>| match value {
-            Some(ParamValue::Int(number)) => *number as f64,
-            Some(ParamValue::Float(number)) => *number,
-            Some(ParamValue::Text(text)) => {
-                words.iter().position(|word| word == text).unwrap_or_default() as f64
-            }
-            None => 0.0,
-        };
-        let plain: Vec<f64> = values.iter().map(place).collect();
-        let spans_decades = plain.iter().all(|value| *value > 0.0)
-            && Extent::of(plain.iter().copied()).high
-                > 100.0 * plain.iter().copied().fold(f64::INFINITY, f64::min);
-        let places: Vec<f64> =
-            if spans_decades { plain.into_iter().map(f64::log10).collect() } else { plain };
-        let extent = Extent::of(places.iter().copied());
-        ParallelAxis { name: name.to_owned(), extent, places }
+        let extent = Extent { low: 0.0, high: 1.0 };
+        ParallelAxis { name: name.to_owned(), extent, places: param_places(name, drawn) }
     }
 
     /// The better values stand above.
