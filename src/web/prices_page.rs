@@ -14,6 +14,8 @@ use super::layout::{Page, fault_box, fault_page, form_encoded};
 use super::plots::{HEIGHT, WIDTH};
 use super::site::Site;
 use crate::app::costs::export::cell;
+use crate::app::costs::hours_cost::{HoursCost, hours_of_work};
+use crate::app::overview::eta::Eta;
 use crate::app::prices::pool_chance::{PoolChance, PoolKey, pool_chances};
 use crate::app::prices::pool_prices::MARKED_MAX;
 use crate::app::prices::price_row::{self, PriceRow};
@@ -45,6 +47,9 @@ pub struct PricesQuery {
     days: String,
     #[serde(default)]
     bid: String,
+    /// Hours of work whose cost is shown.
+    #[serde(default)]
+    hours: String,
     /// A CSV has only this zone and this type: the one of a plot.
     #[serde(default)]
     zone: String,
@@ -57,6 +62,7 @@ struct WantedPrices {
     machine: MachineSpec,
     days: u32,
     bid: Option<UsdPerHour>,
+    hours: Option<f64>,
 }
 
 /// An answer, with its time.
@@ -79,6 +85,8 @@ struct PricedJob {
     zone: String,
     market: Market,
     hourly: Option<UsdPerHour>,
+    /// The hours to its end, by its progress.
+    hours_left: Option<f64>,
 }
 
 impl PricesQuery {
@@ -113,6 +121,13 @@ impl PricesQuery {
                     .ok_or_else(|| wrong(text, "write a bid in dollars an hour, like `0.65`"))?,
             ),
         };
+        let hours = match self.hours.trim() {
+            "" => None,
+            text => Some(
+                hours_of_work(text)
+                    .map_err(|_| wrong(text, "write a number of hours, like `12`"))?,
+            ),
+        };
         let names = |text: &str| {
             text.split([',', ' ']).filter(|word| !word.is_empty()).map(str::to_owned).collect()
         };
@@ -128,6 +143,7 @@ impl PricesQuery {
             },
             days: days.clamp(1, DAYS_MAX),
             bid: bid.map(UsdPerHour::new),
+            hours,
         })
     }
 
@@ -138,6 +154,7 @@ impl PricesQuery {
             ("region", &self.region),
             ("days", &self.days),
             ("bid", &self.bid),
+            ("hours", &self.hours),
         ]
         .iter()
         .filter(|(_, value)| !value.is_empty())
@@ -153,12 +170,13 @@ impl PricesQuery {
             value => format!(" --{name} {value}"),
         };
         format!(
-            "lamp prices --zones{}{}{}{}{}",
+            "lamp prices --zones{}{}{}{}{}{}",
             flag("gpu", &self.gpu),
             flag("type", &self.kind),
             flag("region", &self.region),
             flag("days", self.days()),
-            flag("bid", &self.bid)
+            flag("bid", &self.bid),
+            flag("hours", &self.hours)
         )
     }
 }
@@ -198,6 +216,7 @@ fn form(asked: &PricesQuery) -> Markup {
             (field("region", "Region", &asked.region, "us-east-1"))
             (field("days", "Days", asked.days(), "14"))
             (field("bid", "Bid, $ an hour", &asked.bid, "0.65"))
+            (field("hours", "Hours of work", &asked.hours, "12"))
             button { "Show prices" }
         }
     }
@@ -217,17 +236,26 @@ async fn priced_jobs(site: &Arc<Site>) -> Vec<PricedJob> {
             zone: machine.zone.clone(),
             market: machine.market,
             hourly: summary.usd_per_hour,
+            hours_left: Eta::of(summary, site.clock.now())
+                .map(|eta| eta.at.duration_since(site.clock.now()).as_secs_f64() / 3600.0),
         })
     });
     priced.collect()
 }
 
+/// The types that jobs run on, and for each job the cost of the rest of its work elsewhere.
 fn types_of_jobs(jobs: &[PricedJob]) -> Markup {
     let types: BTreeSet<&str> = jobs.iter().map(|job| job.instance_type.as_str()).collect();
     html! {
         @if !types.is_empty() {
             p { "Types of your jobs:"
                 @for name in types { " " a href=(format!("/prices?type={}", form_encoded(name))) { (name) } }
+            }
+        }
+        @for (job, hours) in jobs.iter().filter_map(|job| Some((job, job.hours_left?))) {
+            p {
+                (job.name) " has about " (format!("{hours:.1}")) " hours to its end: "
+                a href=(format!("/prices?type={}&hours={hours:.1}", form_encoded(&job.instance_type))) { "what they cost" }
             }
         }
     }
@@ -291,6 +319,12 @@ fn dollars(price: Option<UsdPerHour>) -> String {
         .map_or_else(|| "unknown".to_owned(), |price| format!("${:.4}", price.per_hour().dollars()))
 }
 
+/// The hours at one of the two prices.
+fn cost_of(hours: f64, price: Option<UsdPerHour>) -> String {
+    let cost = HoursCost::of(price.unwrap_or_default(), &[], price.map(|_| hours));
+    cost.map_or_else(|| "unknown".to_owned(), |cost| cost.usd.rounded_up().to_string())
+}
+
 fn held(row: &PriceRow) -> String {
     match row.share_above {
         Some(above) => format!("{:.1} %", (1.0 - above) * 100.0),
@@ -319,6 +353,9 @@ fn shown(asked: &PricesQuery, answer: &PriceAnswer) -> Markup {
                         @for heading in ["Type", "Zone", "GPUs", "On demand", "Spot", "Bid", "Would have held", "Times exceeded", "Chance to get one", "Jobs here"] {
                             th scope="col" { (heading) }
                         }
+                        @if let Some(hours) = answer.wanted.hours {
+                            th scope="col" { (hours) " h on demand" } th scope="col" { (hours) " h spot" }
+                        }
                     } }
                     tbody { @for row in &answer.rows { (table_row(row, answer)) } }
                 }
@@ -345,6 +382,10 @@ fn table_row(row: &PriceRow, answer: &PriceAnswer) -> Markup {
             td.number { (row.crossings.map_or_else(|| "unknown".to_owned(), |times| times.to_string())) }
             td { (chance.unwrap_or_else(|| "not known".to_owned())) }
             td { (jobs_here(row, answer)) }
+            @if let Some(hours) = answer.wanted.hours {
+                td.number { (cost_of(hours, row.on_demand)) }
+                td.number { (cost_of(hours, row.spot)) }
+            }
         }
     }
 }

@@ -84,6 +84,11 @@ fn prices_have_their_changes_the_chance_and_the_jobs_there() {
     let page = Served::by(&six.place, command);
     assert!(page.get("/prices").text.contains("/prices?type=g5.xlarge"), "the types of its jobs");
     let text = page.get("/prices?type=g5.xlarge&region=us-east-1").text;
+    let costs = page.get("/prices?type=g5.xlarge&region=us-east-1&hours=10").text;
+    for words in ["10 h on demand", "10 h spot", "$4.52", "--days 14 --hours 10"] {
+        assert!(costs.contains(words), "{words}: {costs}");
+    }
+    assert!(!text.contains("h on demand"), "{text}");
     let same = "lamp prices --type g5.xlarge --region us-east-1 --zone us-east-1a --days 14 --history -o csv";
     for word in [
         "Table of its changes",
