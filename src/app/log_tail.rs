@@ -52,6 +52,14 @@ pub struct LogEnd {
     pub pieces: Vec<LogPiece>,
 }
 
+/// What was printed around a moment.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LogAround {
+    pub before: Vec<u8>,
+    /// The piece with the moment, or the last one.
+    pub here: Vec<u8>,
+}
+
 /// A piece of a log, which never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPiece {
@@ -123,6 +131,31 @@ impl LogTail {
         pieces.reverse();
         let from = bytes.len() - last_lines(&bytes, lines).len();
         Ok(LogEnd { bytes: bytes.split_off(from), tail: after, pieces })
+    }
+
+    /// What was printed around a moment, by the times at which the pieces came to the job root.
+    ///
+    /// # Errors
+    /// As [`LogTail::next`].
+    pub async fn around(
+        dir: &JobDir,
+        attempt: AttemptNo,
+        at: Timestamp,
+    ) -> Result<LogAround, JobDirError> {
+        let prefix = layout::log(dir.job(), attempt);
+        let mut pieces = dir.store().list(&prefix).await?;
+        pieces.retain(|piece| piece.key.ends_with(".zst"));
+        let read = async |at: Option<usize>| {
+            let Some(piece) = at.and_then(|at| pieces.get(at)) else { return Ok(Vec::new()) };
+            let name = piece.key.strip_prefix(&prefix).unwrap_or_default().to_owned();
+            let last = name.clone();
+            LogTail { names: VecDeque::from([name]), last, ..LogTail::new(attempt) }.next(dir).await
+        };
+        // A piece has what was printed since the one before it.
+        let after = pieces.iter().position(|piece| piece.modified >= at);
+        let here = after.or(pieces.len().checked_sub(1));
+        let before = here.and_then(|here| here.checked_sub(1));
+        Ok(LogAround { before: read(before).await?, here: read(here).await? })
     }
 
     /// The bytes since the last call, at most one piece; empty when there are none.

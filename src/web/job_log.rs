@@ -1,9 +1,10 @@
-//! The end of a log, or the lines of it with a text.
+//! The end of a log, what was printed around a moment, or the lines of it with a text.
 
+use jiff::Timestamp;
 use maud::{Markup, html};
 
-use crate::app::log_tail::{LogPiece, LogTail, is_error};
-use crate::app::text::{counted, readable};
+use crate::app::log_tail::{LogAround, LogPiece, LogTail, is_error, last_lines};
+use crate::app::text::{counted, local_time, readable};
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError};
 
@@ -20,25 +21,53 @@ const FOUND_MAX: usize = 500;
 const BEFORE_ERROR: usize = 15;
 const FROM_ERROR: usize = 100;
 
-/// The end of the log, the lines with a text, or what is around the first error.
-///
+/// Lines before the asked moment, and from its piece on.
+const BEFORE_MOMENT: usize = 50;
+const FROM_MOMENT: usize = 400;
+
+/// The part of a log that is asked for.
+pub enum LogPart<'a> {
+    End,
+    Around(Timestamp),
+    FirstError,
+    With(&'a str),
+}
+
 /// # Errors
 /// Fails when the job root is unreachable.
 pub async fn part(
     dir: &JobDir,
     attempt: AttemptNo,
-    find: &str,
-    jump: bool,
+    asked: LogPart<'_>,
 ) -> Result<Markup, JobDirError> {
-    let is_search = !find.is_empty();
-    let lines = if is_search || jump { SEARCHED } else { SHOWN };
+    let lines = match asked {
+        LogPart::Around(at) => {
+            return Ok(around_moment(at, &LogTail::around(dir, attempt, at).await?));
+        }
+        LogPart::End => SHOWN,
+        LogPart::FirstError | LogPart::With(_) => SEARCHED,
+    };
     let end = LogTail::last(dir, attempt, lines).await?;
     let text = String::from_utf8_lossy(&end.bytes);
-    Ok(match (is_search, jump) {
-        (true, _) => found(&text, find),
-        (false, true) => around_error(&text),
-        (false, false) => end_part(&text, &end.pieces),
+    Ok(match asked {
+        LogPart::With(find) => found(&text, find),
+        LogPart::FirstError => around_error(&text),
+        LogPart::End | LogPart::Around(_) => end_part(&text, &end.pieces),
     })
+}
+
+fn around_moment(at: Timestamp, found: &LogAround) -> Markup {
+    let before = String::from_utf8_lossy(last_lines(&found.before, BEFORE_MOMENT));
+    let here = String::from_utf8_lossy(&found.here);
+    let shown: Vec<&str> = here.split_inclusive('\n').take(FROM_MOMENT).collect();
+    let left = here.lines().count() - shown.len();
+    html! {
+        p { "Printed around " (local_time(at)) @if left > 0 { "; " (counted(left as u64, "line")) " of it not shown" } }
+        pre.log tabindex="0" aria-label="The log around the moment" {
+            span.muted { (readable(&before)) }
+            (readable(&shown.concat()))
+        }
+    }
 }
 
 fn around_error(text: &str) -> Markup {
@@ -101,6 +130,18 @@ mod tests {
     #[test]
     fn bars_and_colours_become_text() {
         assert_eq!(readable("a\r\n10%\r20%\r\n\u{1b}[31mred\u{1b}[0m\u{7}\tx"), "a\n20%\nred\tx");
+    }
+
+    #[test]
+    fn moment_has_a_few_lines_before_it_and_says_what_is_left_out() {
+        let lines = |from: usize, to: usize| -> Vec<u8> {
+            (from..to).flat_map(|at| format!("line {at}\n").into_bytes()).collect()
+        };
+        let found = LogAround { before: lines(0, 100), here: lines(100, 1000) };
+        let shown = around_moment(Timestamp::UNIX_EPOCH, &found).into_string();
+        assert!(shown.contains("500 lines of it not shown"), "{shown}");
+        assert!(shown.contains("line 50\n") && !shown.contains("line 49\n"), "{shown}");
+        assert!(shown.contains("line 499\n") && !shown.contains("line 500\n"), "{shown}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::extract::{Path, Query, State};
 use axum::http::Uri;
 use axum::response::{IntoResponse as _, Response};
+use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -17,6 +18,7 @@ use super::job::job_look::JobLook;
 use super::job::plot_scope::{self, PlotScope};
 use super::job::startup_part::startup_part;
 use super::job::verdict_part::verdict_part;
+use super::job_log::LogPart;
 use super::layout::{Page, fact, fault_box, fault_event, fault_page, form_encoded};
 use super::plots::Plots;
 use super::site::Site;
@@ -53,9 +55,26 @@ pub struct JobQuery {
     /// The first error of the log, with the lines around it.
     #[serde(default)]
     jump: bool,
+    /// The log around this moment.
+    at: Option<Timestamp>,
     /// Another idle window, like `10m`.
     #[serde(default)]
     idle: String,
+}
+
+impl JobQuery {
+    fn log_part(&self) -> LogPart<'_> {
+        match (self.at, self.jump, self.find.as_str()) {
+            (Some(at), ..) => LogPart::Around(at),
+            (None, _, find) if !find.is_empty() => LogPart::With(find),
+            (None, true, _) => LogPart::FirstError,
+            (None, false, _) => LogPart::End,
+        }
+    }
+
+    fn is_end_of_log(&self) -> bool {
+        matches!(self.log_part(), LogPart::End)
+    }
 }
 
 /// The page's content: the shared look, and the parts that only this page asked for.
@@ -78,7 +97,7 @@ impl JobPageFacts {
         let look = site.looks.of(plot_scope::source(site), job, age).await?;
         let scope = PlotScope::of_page(&look.explained, asked.attempt);
         let attempt = scope.newest;
-        let log = job_log::part(&look.dir, attempt, &asked.find, asked.jump)
+        let log = job_log::part(&look.dir, attempt, asked.log_part())
             .await
             .map_err(|error| record_errors::record_fault(&error))?;
         // The pages of a job share these samples. They are read at most once a look.
@@ -117,7 +136,9 @@ pub async fn page(
     let find = form_encoded(&asked.find);
     let mut shown = Page::new(name);
     // The records of an ended job stay as they are.
-    if look.summary.as_ref().is_none_or(|summary| !summary.state.is_final()) {
+    // A moment of the log does too: each look at it lists all pieces.
+    let is_open = look.summary.as_ref().is_none_or(|summary| !summary.state.is_final());
+    if is_open && asked.at.is_none() {
         // Without a chosen attempt the page goes on with the next one.
         let chosen = asked.attempt.map(|_| format!("&attempt={attempt}")).unwrap_or_default();
         let jump = if asked.jump { "&jump=true" } else { "" };
@@ -205,7 +226,7 @@ fn body(facts: &JobPageFacts, asked: &JobQuery, drawn: Markup, idle: Markup) -> 
                 input type="hidden" name="attempt" value=(attempt);
                 button { "Find" }
                 a href=(format!("/job/{id}?attempt={attempt}&jump=true#log")) { "first error" }
-                @if !asked.find.is_empty() || asked.jump {
+                @if !asked.is_end_of_log() {
                     a href=(format!("/job/{id}?attempt={attempt}#log")) { "the end of the log" }
                 }
             }
@@ -379,8 +400,12 @@ fn newest(mut story: AttemptEntries, most: usize) -> (AttemptEntries, usize) {
 }
 
 fn story(explained: &Explained) -> Markup {
-    let line = |entry: &TimelineEntry| {
-        html! { tr { td { (local_time(entry.at)) } td { (entry.word) } td { (entry.text) } } }
+    let line = |attempt: &AttemptNo, entry: &TimelineEntry| {
+        let log = format!("?attempt={}&at={}#log", attempt.number(), entry.at);
+        html! { tr {
+            td { (local_time(entry.at)) } td { (entry.word) } td { (entry.text) }
+            td { a href=(log) aria-label=(format!("Log at {}", local_time(entry.at))) { "log" } }
+        } }
     };
     let (shown, older) = newest(timeline::story(explained, false), ENTRIES_SHOWN);
     html! {
@@ -393,7 +418,7 @@ fn story(explained: &Explained) -> Markup {
             @for (attempt, entries) in shown.iter().filter(|(_, entries)| !entries.is_empty()) {
                 h3 { "Attempt " (attempt.number()) }
                 div.wide tabindex="0" role="group" aria-label=(format!("Timeline of attempt {}", attempt.number())) {
-                    table { tbody { @for entry in entries { (line(entry)) } } }
+                    table { tbody { @for entry in entries { (line(attempt, entry)) } } }
                 }
             }
             p.muted { "The same: " code { "lamp explain " (explained.job) } }
@@ -403,8 +428,6 @@ fn story(explained: &Explained) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
 
     #[test]

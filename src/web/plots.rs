@@ -209,7 +209,7 @@ impl Plots {
             }
             (gpu_plots(&self.gpus, self.end_secs, &self.gpu_links(job)))
             p #mark.muted aria-live="off" {
-                "Dashed lines are marks. The timeline below has their words."
+                "Dashed lines are marks. The timeline below has their words. A click leads to the log of its time."
                 @if self.marks.iter().any(|mark| mark.word == PRICE) {
                     " Ticks at the foot are changes of the spot price."
                 }
@@ -220,6 +220,7 @@ impl Plots {
                     " A solid line with a number is the begin of that attempt."
                 }
             }
+            p #log-at hidden { a { "Log at this time" } }
             p.muted {
                 "The same: " code { "lamp top" } ", then Enter on the job and " kbd { "2" }
                 "; the numbers: " code { "lamp explain " (job) " --samples NAME" }

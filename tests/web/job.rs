@@ -51,6 +51,14 @@ fn job_page_tells_all_without_a_script() {
     let text = page.get(&format!("/job/{job}")).text;
     assert!(text.contains("Receipt") && text.contains("exit code 4"), "{text}");
     assert!(!text.contains("/act/stop"), "an ended job is not stopped: {text}");
+    // The log of a moment: before its end, and long after.
+    for at in ["2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"] {
+        let shown = page.get(&format!("/job/{job}?at={at}")).text;
+        assert!(shown.contains("Printed around ") && shown.contains("one\n"), "{shown}");
+    }
+    let begun = text.split("&amp;at=").nth(1).and_then(|rest| rest.split('#').next());
+    let begun = begun.expect("the timeline leads to the log");
+    assert!(page.get(&format!("/job/{job}?at={begun}")).text.contains("Printed around "));
     // Each plot has its numbers as JSON, table and CSV.
     let data: Value =
         serde_json::from_str(&page.get(&format!("/job/{job}/plot.json")).text).expect("JSON");

@@ -200,6 +200,23 @@ const wordsAt = (facts) => (u) => {
   said.textContent = [band ? band.kind : none, ...words].join(" · ");
 };
 
+// A click, and not the end of a drag, offers the log of its time.
+const logAt = (u) => {
+  let from = 0;
+  u.over.addEventListener("mousedown", (event) => { from = event.clientX; });
+  u.over.addEventListener("click", (event) => {
+    const place = document.getElementById("log-at");
+    if (!place || Math.abs(event.clientX - from) > 3 || facts.zero === 0) return;
+    const secs = u.posToVal(u.cursor.left, "x");
+    const attempt = facts.attempts.find((one) => facts.zero + one.to_secs >= secs) ?? facts.attempts.at(-1);
+    const at = new Date(secs * 1000);
+    const link = place.querySelector("a");
+    link.href = `?${attempt ? `attempt=${attempt.attempt}&` : ""}at=${at.toISOString()}#log`;
+    link.textContent = `Log at ${at.toLocaleTimeString("sv")}`;
+    place.hidden = false;
+  });
+};
+
 // The frames of the plots, as the page has them when it is loaded.
 async function frames() {
   const answer = await fetch(location.href);
@@ -269,7 +286,7 @@ function show(canvas, unit, times, lines, limit) {
     scales: { x: { time: facts.zero > 0, range: wholeAxis(canvas) }, y: { range: (u, low, high) => [0, Math.max(Math.max(high, limit ?? 0) * 1.05, 1)] } },
     axes: axes(unit),
     series: [facts.zero > 0 ? { label: "time", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" } : { label: "seconds" }, ...lines.map(drawn)],
-    hooks: { drawClear: [bandsOf(facts)], draw: [marksOf(facts), limitOf(limit)], setCursor: [wordsAt(facts)] },
+    hooks: { drawClear: [bandsOf(facts)], draw: [marksOf(facts), limitOf(limit)], setCursor: [wordsAt(facts)], ready: [logAt] },
   }, points, canvas);
 }
 
