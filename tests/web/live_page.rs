@@ -127,6 +127,22 @@ fn open_job_page_gets_its_plots_and_follows_the_next_attempt() {
     browser.open(&format!("{}/job/{job}?attempt=2", page.root));
     assert!(browser.text().contains("the beginning"), "no checkpoint: {}", browser.text());
     assert!(browser.text().contains("The newest attempts on one time axis"), "{}", browser.text());
+    // A click on a plot leads to the log of its time.
+    browser.until("its plots are drawn", "document.querySelector('#plots .u-over') !== null");
+    let middle = "(() => { const over = document.querySelector('#plots .u-over'); over.scrollIntoView({ block: 'center' });
+        const box = over.getBoundingClientRect(); return [box.left + box.width / 2, box.top + box.height / 2]; })()";
+    let middle = browser.value(middle);
+    for kind in ["mouseMoved", "mousePressed", "mouseReleased"] {
+        let at = json!({ "type": kind, "x": middle[0], "y": middle[1], "button": "left", "clickCount": 1 });
+        browser.call("Input.dispatchMouseEvent", at);
+    }
+    browser.until("the log is offered", "!document.getElementById('log-at').hidden");
+    browser.value("document.querySelector('#log-at a').click()");
+    browser.until(
+        "the log of that time is shown",
+        "location.search.includes('at=') && document.body.innerText.includes('Printed around')",
+    );
+    assert!(browser.text().contains("attempt-2-runs"), "{}", browser.text());
 }
 
 #[test]
