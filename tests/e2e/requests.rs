@@ -33,6 +33,26 @@ fn a_stop_saves_first_and_the_attached_run_says_stopped() {
     assert!(text(&again.stderr).contains("has ended"), "{}", text(&again.stderr));
 }
 
+/// The file of the save has already replaced the one before: a half of it would be all that is left.
+#[test]
+fn stop_waits_for_a_save_that_is_being_written() {
+    let bench = Bench::new();
+    let script = "mkdir -p ckpt; echo whole > ckpt/last.pt; sleep 4; \
+        { echo first; touch \"$BENCH/writes\"; sleep 3; echo second; } > ckpt/last.pt; sleep 600";
+    let script = script.replace("$BENCH", &bench.file("").display().to_string());
+    bench.shell(&script, "[checkpoint]\npath = 'ckpt'\n[limits]\nmax_runtime = '1h'\n");
+    bench.submit();
+    wait_until("it saves", || bench.file("writes").exists().then_some(()));
+    let receipt = bench.ask(&["stop", "--wait", "toy"]);
+    assert_eq!(receipt["outcome"], "stopped", "{receipt:#}");
+    let last = &receipt["last_checkpoint"];
+    let number = last["number"].as_str().map(str::to_owned);
+    let number = number.unwrap_or_else(|| format!("{:04}", last["number"].as_u64().unwrap()));
+    let folder = bench.root().join("jobs").join(bench.only_job().unwrap()).join("checkpoints");
+    let kept = std::fs::read_to_string(folder.join(number).join("files/last.pt")).unwrap();
+    assert_eq!(kept, "first\nsecond\n", "{receipt:#}");
+}
+
 #[test]
 fn a_cancel_ends_at_once_without_a_checkpoint() {
     let bench = Bench::new();

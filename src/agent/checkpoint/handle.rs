@@ -72,6 +72,7 @@ impl Checkpoints {
             troubles: Mutex::default(),
             held: AtomicBool::default(),
             looks: watch::Sender::default(),
+            writing: Mutex::default(),
             lost: Mutex::default(),
         });
         let (commands, inbox) = mpsc::unbounded_channel();
@@ -132,6 +133,13 @@ impl Checkpoints {
         let next = looks.borrow().begun + 1;
         self.shared.wake.notify_one();
         let _ = self.shared.outbox.within(within, looks.wait_for(|looks| looks.over >= next)).await;
+    }
+
+    /// Whether a file of a save was open for writing within the last second: a save of several files
+    /// closes one before it opens the next.
+    pub fn is_being_written(&self) -> bool {
+        let now = self.shared.outbox.clock.mono();
+        self.shared.writing().is_some_and(|at| now.saturating_sub(at) < Duration::from_secs(1))
     }
 
     /// Stops looking and uploading: the folder's content is about to be replaced.

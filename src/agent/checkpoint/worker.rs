@@ -250,6 +250,9 @@ impl Worker {
                 if self.watch.observe_open(look.picture, now, signs, open.as_ref()) {
                     self.shared.board.checkpoint_changed();
                 }
+                if open.as_ref().is_some_and(|open| self.watch.is_in_save(open, now)) {
+                    *self.shared.writing() = Some(now);
+                }
                 self.remember_doubt();
                 let never_rests = self.watch.never_rests(now);
                 self.tell(SaveTrouble::Restless, never_rests.then(|| NEVER_RESTS.to_owned()));

@@ -37,6 +37,8 @@ pub(crate) struct WorkerState {
     /// Nothing is uploaded: after a rollback, the workload has not made progress yet.
     pub held: AtomicBool,
     pub looks: watch::Sender<LookCount>,
+    /// When a file of a save was last seen open for writing.
+    pub writing: Mutex<Option<Duration>>,
     /// A save that is not kept although the work went on, in a sentence: the first of them.
     pub lost: Mutex<Option<String>>,
 }
@@ -93,6 +95,10 @@ impl WorkerState {
             .lock()
             .expect("no code panics while it holds it: it is only set and cloned")
             .clone()
+    }
+
+    pub(crate) fn writing(&self) -> MutexGuard<'_, Option<Duration>> {
+        self.writing.lock().expect("it is only read and set")
     }
 
     pub(crate) fn wished(&self) -> MutexGuard<'_, Option<&'static str>> {

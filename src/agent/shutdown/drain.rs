@@ -46,6 +46,13 @@ const OUTCOME_MIN: Duration = Duration::from_secs(60);
 /// late.
 const NOTICE_VOID_AFTER: SignedDuration = SignedDuration::from_secs(180);
 
+/// How long the end waits for a save that is being written. Ten gigabytes take about this long.
+/// Longer bills a file that is no save.
+const SAVE_WITHIN: Duration = Duration::from_secs(30);
+
+/// Between two looks at such a save.
+const LOOKS_EVERY: Duration = Duration::from_millis(500);
+
 /// A kept machine's terminals are warned this long before it terminates, shortest time first.
 const TOLD_BEFORE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10 * 60)];
 
@@ -118,6 +125,7 @@ impl<'a> ShutdownSequence<'a> {
                 let lost = self.final_save(&ahead, asked_by).await;
                 // An interruption ends without an outcome, so the loss must be in the journal.
                 losses.extend(lost.map(|text| self.agent.reporter.lose(text)));
+                self.let_save_end(&ahead).await;
             }
             let grace = self.grace();
             self.agent.stop_workload(grace, Some(&ahead)).await;
@@ -266,6 +274,24 @@ impl<'a> ShutdownSequence<'a> {
             if ahead.is_over(self.agent, began, Duration::MAX) {
                 return None;
             }
+        }
+    }
+
+    /// SIGTERM may end a script inside a save, whose file has already replaced the one before. Waits
+    /// until no file of a save is open.
+    async fn let_save_end(&mut self, ahead: &ShutdownDeadline) {
+        let Some(checkpoints) = self.agent.checkpoints.clone() else { return };
+        let spec = self.agent.attempt.resolved.spec.checkpoint.as_ref();
+        let within = spec.map_or(SAVE_WITHIN, |spec| SAVE_WITHIN.min(spec.grace.duration()));
+        let until = self.agent.out.clock.mono() + within;
+        while self.agent.ended.is_none() && *self.agent.events.signals.borrow() <= 1 {
+            checkpoints.look_again(LOOKS_EVERY).await;
+            let left = ahead.left(self.agent, until);
+            if left.is_zero() || !checkpoints.is_being_written() {
+                return;
+            }
+            let out = self.agent.out.clone();
+            self.until_saved(ahead, out.clock.sleep(LOOKS_EVERY.min(left))).await;
         }
     }
 

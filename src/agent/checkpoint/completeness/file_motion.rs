@@ -84,6 +84,9 @@ impl Motion {
     }
 }
 
+/// An open file that has not grown for this long is not being saved: a program may keep it open.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
+
 /// Files that only grow or stay open, and the saves that began meanwhile. Also files that no
 /// listing shows: their names say that they are unfinished.
 #[derive(Debug, Default)]
@@ -203,6 +206,13 @@ impl GrowingFiles {
         let mut logs = self.logs();
         logs.retain(|path| self.0.get(path).is_some_and(|growing| !growing.is_rewritten));
         logs
+    }
+
+    /// Whether an open file is no log, and has grown lately.
+    pub(crate) fn is_written(&self, path: &str, now: Duration) -> bool {
+        self.0.get(path).is_none_or(|growing| {
+            !growing.is_log && now.saturating_sub(growing.grown) < WRITTEN_WITHIN
+        })
     }
 
     /// Since when a file grows or is open.

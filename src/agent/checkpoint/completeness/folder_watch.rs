@@ -16,7 +16,7 @@ use super::complete_set::CompleteSet;
 use super::cut_files::{CutFiles, CutLook};
 use super::declared::Declared;
 use super::file_motion::{Motion, RESTLESS};
-use super::file_names::{Partition, Places, is_settings};
+use super::file_names::{Partition, Places, is_log, is_settings};
 use super::folder_diff::{
     FolderListing, goes_back, has_grown, has_news_but, holds_what_stands, one_replaced,
     same_but_logs, without_logs,
@@ -342,6 +342,12 @@ impl FolderWatch {
     /// Whether a file of the folder may be open for writing.
     pub(crate) fn may_be_moving(&self, picture: &FolderListing, now: Duration) -> bool {
         self.seen.as_ref() != Some(picture) || !self.motion.rests_for(now, RESTLESS)
+    }
+
+    /// Whether one of the open files is of a save: no log, and still written.
+    pub(crate) fn is_in_save(&self, open: &BTreeSet<String>, now: Duration) -> bool {
+        let is_written = |path: &String| !is_log(path) && self.units.growing.is_written(path, now);
+        open.iter().any(is_written)
     }
 
     /// For the last look of a try, which has no watch.
