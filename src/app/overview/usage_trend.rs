@@ -44,7 +44,7 @@ pub struct UsageTrend {
 pub struct UsageTrends(Mutex<BTreeMap<String, (Timestamp, Arc<UsageTrend>)>>);
 
 impl UsageTrends {
-    /// The trends of these jobs, in order: all together within [`PATIENCE`]. `None`: the job has no
+    /// The trends of these jobs, in order: all together within `PATIENCE`. `None`: the job has no
     /// machine whose samples say anything about now, or they cannot be read.
     pub async fn of(
         &self,

@@ -61,7 +61,7 @@ impl PoolChance {
 /// The zone and the type of a pool.
 pub type PoolKey = (String, String);
 
-/// The memories of the pools of these rows. One that cannot be read in [`PATIENCE`] is none.
+/// The memories of the pools of these rows. One that cannot be read in `PATIENCE` is none.
 pub async fn pool_chances(
     store: &StoreHandle,
     rows: &[PriceRow],
