@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 
 use lamplighter::adapters::workdir::pack::{PackError, Survey, pack, survey};
 use lamplighter::adapters::workdir::unpack::{ArchiveError, ArchiveLimits, unpack};
@@ -296,7 +297,9 @@ fn tree_comes_out_as_it_went_in() {
 
     let out = tree.0.path().join("code.tar.zst");
     let surveyed = tree.survey();
-    let code = pack(&surveyed, &out).expect("it packs");
+    let count = AtomicU64::default();
+    let code = pack(&surveyed, &out, &count).expect("it packs");
+    assert_eq!(count.into_inner(), surveyed.bytes);
     assert_eq!((code.files, code.bytes), (5, 21));
     assert_eq!(code.packed_bytes, fs::metadata(&out).expect("it was written").len());
 
@@ -342,7 +345,8 @@ fn growing_log_is_packed_up_to_the_end_that_the_survey_saw() {
     let surveyed = tree.survey();
     let tree = tree.with("log.txt", "one, two");
     let packed = tree.0.path().join("out");
-    let code = pack(&surveyed, &packed).expect("a live log does not keep the job from running");
+    let code = pack(&surveyed, &packed, &AtomicU64::default())
+        .expect("a live log does not keep the job from running");
     assert_eq!((code.files, code.bytes), (2, 11));
     let into = tree.0.path().join("unpacked");
     unpack(&packed, &into, ArchiveLimits::of(&code)).expect("it unpacks");
@@ -355,15 +359,16 @@ fn file_that_shrinks_while_it_is_packed_is_an_error() {
     let tree = Tree::new().with("log.txt", "one, two");
     let surveyed = tree.survey();
     let tree = tree.with("log.txt", "one");
-    let error =
-        pack(&surveyed, &tree.0.path().join("out")).expect_err("the promised bytes are not there");
+    let error = pack(&surveyed, &tree.0.path().join("out"), &AtomicU64::default())
+        .expect_err("the promised bytes are not there");
     assert!(
         matches!(&error, PackError::Changed { path } if path == Path::new("log.txt")),
         "{error:?}"
     );
     fs::remove_file(tree.root().join("log.txt")).expect("writable");
     symlink("/etc/hostname", tree.root().join("log.txt")).expect("writable");
-    let error = pack(&surveyed, &tree.0.path().join("out")).expect_err("it is a link now");
+    let error = pack(&surveyed, &tree.0.path().join("out"), &AtomicU64::default())
+        .expect_err("it is a link now");
     assert!(matches!(&error, PackError::Read { .. }), "{error:?}");
 }
 

@@ -10,6 +10,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use ignore::WalkBuilder;
@@ -375,11 +376,11 @@ pub fn show_bytes(bytes: u64) -> String {
     format!("{size:.1} {}", UNITS[unit])
 }
 
-/// Packs the survey's files into a new archive.
+/// Packs the survey's files into a new archive. `packed` counts their bytes meanwhile.
 ///
 /// # Errors
 /// When a file is unreadable or became shorter since the survey, or the archive cannot be written.
-pub fn pack(survey: &Survey, out: &Path) -> Result<CodeArchive, PackError> {
+pub fn pack(survey: &Survey, out: &Path, packed: &AtomicU64) -> Result<CodeArchive, PackError> {
     let write_failed = |source| PackError::Write { path: out.to_owned(), source };
     let file = OpenOptions::new()
         .write(true)
@@ -389,11 +390,11 @@ pub fn pack(survey: &Survey, out: &Path) -> Result<CodeArchive, PackError> {
         .open(out)
         .map_err(write_failed)?;
     let hashed = Hashed { inner: BufWriter::new(file), hash: Sha256::new(), bytes: 0 };
-    let packed = zstd::stream::write::Encoder::new(hashed, ZSTD_LEVEL).map_err(write_failed)?;
-    let mut tar = tar::Builder::new(packed);
+    let encoder = zstd::stream::write::Encoder::new(hashed, ZSTD_LEVEL).map_err(write_failed)?;
+    let mut tar = tar::Builder::new(encoder);
     let mut tree = Sha256::new();
     for entry in &survey.entries {
-        append(&mut tar, &survey.root, entry, &mut tree)
+        append(&mut tar, &survey.root, entry, (&mut tree, packed))
             .map_err(|error| error.unwrap_or_else(write_failed))?;
     }
     let mut hashed =
@@ -419,7 +420,7 @@ pub fn tree_of(survey: &Survey) -> Result<String, PackError> {
     let mut tree = Sha256::new();
     for entry in survey.entries.iter().filter(|entry| entry.kind != PackKind::Folder) {
         let no_archive = |source| PackError::Read { path: entry.path.clone(), source };
-        append(&mut tar, &survey.root, entry, &mut tree)
+        append(&mut tar, &survey.root, entry, (&mut tree, &AtomicU64::default()))
             .map_err(|error| error.unwrap_or_else(no_archive))?;
     }
     Ok(hex::encode(tree.finalize()))
@@ -462,7 +463,7 @@ fn append<W: Write>(
     tar: &mut tar::Builder<W>,
     root: &Path,
     entry: &PackEntry,
-    tree: &mut Sha256,
+    (tree, packed): (&mut Sha256, &AtomicU64),
 ) -> Result<(), AppendError> {
     let full = root.join(&entry.path);
     let unreadable =
@@ -502,7 +503,7 @@ fn append<W: Write>(
                 return Err(changed());
             }
             name_in(tree, &entry.path, if meta.mode() & 0o100 == 0 { 'f' } else { 'x' }, *bytes);
-            let mut exact = Exact { file, left: *bytes, tree };
+            let mut exact = Exact { file, left: *bytes, tree, packed };
             tar.append_data(&mut header, &entry.path, &mut exact).map_err(|error| {
                 match error.kind() {
                     io::ErrorKind::UnexpectedEof => changed(),
@@ -519,6 +520,7 @@ struct Exact<'a> {
     file: File,
     left: u64,
     tree: &'a mut Sha256,
+    packed: &'a AtomicU64,
 }
 
 /// Writes lengths first, so that no two entries hash alike.
@@ -537,6 +539,7 @@ impl Read for Exact<'_> {
         }
         self.left -= got as u64;
         self.tree.update(&buffer[..got]);
+        self.packed.fetch_add(got as u64, Ordering::Relaxed);
         Ok(got)
     }
 }

@@ -207,7 +207,7 @@ async fn make_job(
             context
                 .printer
                 .warn(format!("{}: not launched yet, and tried again: {error}", applied.file));
-            let packed = packed_job::pack(context, &ready.submission, spec)?;
+            let packed = packed_job::pack(context, &ready.submission, spec).await?;
             left.or_give_up(broken_off, packed.shown(context, packed.upload(controller))).await?;
             let (made, _) = left.undisturbed(context, controller.make(&here, &packed.spec)).await;
             match made.ok_or_else(broken_off)? {

@@ -103,7 +103,7 @@ pub async fn read(
             .meaning("nothing was changed")
             .hint("`--set NAME` keeps yours beside it"));
     }
-    let packed = packed_job::pack(context, &submission, submission.spec(context))?;
+    let packed = packed_job::pack(context, &submission, submission.spec(context)).await?;
     let here = match loaded.spec.machine.cloud {
         CloudKind::Local => Some(here(context)?),
         CloudKind::Aws => None,

@@ -1,6 +1,8 @@
 //! A job with its packed workdir, until it is in the job root.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::app::record_errors;
 use crate::app::text::counted;
@@ -64,18 +66,18 @@ pub async fn make(
     controller: &Controller,
     submission: &Submission,
 ) -> Result<JobDir, Fault> {
-    let packed = pack(context, submission, submission.spec(context))?;
+    let packed = pack(context, submission, submission.spec(context)).await?;
     packed
         .shown(context, controller.submit(&packed.spec, &packed.archive))
         .await
         .map_err(|error| submit_fault(&error))
 }
 
-/// Packs the workdir; nothing leaves this workstation yet.
+/// Packs the workdir; nothing leaves this workstation yet. After a second, people see its progress.
 ///
 /// # Errors
 /// Fails when the workdir cannot be packed.
-pub fn pack(
+pub async fn pack(
     context: &Context,
     submission: &Submission,
     spec: ResolvedSpec,
@@ -83,7 +85,14 @@ pub fn pack(
     let Submission { loaded, survey } = submission;
     let job = &spec.job;
     let scratch = scratch(context, job)?;
-    let mut code = wire::pack_workdir(survey, &scratch.0)?;
+    let packed = Arc::new(AtomicU64::default());
+    let (files, out, count) = (survey.clone(), scratch.0.clone(), Arc::clone(&packed));
+    let packing = tokio::task::spawn_blocking(move || wire::pack_workdir(&files, &out, &count));
+    let told = || {
+        let come = packed.load(Ordering::Relaxed);
+        ("packing".to_owned(), Some(Bytes { come, before: 0, total: survey.bytes }))
+    };
+    let mut code = with_bytes(context, told, packing).await.expect("packing does not panic")?;
     code.source = source(context, loaded);
     context.printer.note(shipped_text(
         survey,

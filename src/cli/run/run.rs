@@ -293,7 +293,7 @@ pub async fn launch(
     planned: Planned,
     left: &mut LeaveSignals,
 ) -> Result<LaunchedJob, Fault> {
-    let packed = packed_job::pack(context, submission, draft.spec.clone())?;
+    let packed = packed_job::pack(context, submission, draft.spec.clone()).await?;
     let code = packed.code();
     draft.sends(context, code);
     let clear = async {

@@ -212,7 +212,7 @@ async fn bring_code(
 ) -> Result<ResolvedSpec, Fault> {
     if let Some(submission) = now {
         spec.continues.iter_mut().for_each(|continues| continues.new_code = true);
-        let packed = packed_job::pack(context, submission, spec)?;
+        let packed = packed_job::pack(context, submission, spec).await?;
         left.or_give_up(gone_before, packed.shown(context, packed.upload(controller))).await?;
         return Ok(packed.spec);
     }

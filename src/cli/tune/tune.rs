@@ -144,7 +144,7 @@ async fn make(
     again: TuningAgain,
 ) -> Result<String, Fault> {
     let store = job_root::open(context).await?;
-    let packed = packed_job::pack(context, submission, submission.spec(context))?;
+    let packed = packed_job::pack(context, submission, submission.spec(context)).await?;
     let here = drive::here(&job_root::workstation(context)?)?;
     let tuning = tuning_of(&packed.spec, tune, here.as_str());
     let dir = TuningDir::new(store, &tuning_name(&packed.spec.spec.name));
