@@ -12,8 +12,8 @@ use crate::app::analysis::sample_cache::SampleCache;
 use crate::app::job_act::ActPlace;
 use crate::app::overview::machine_watch::CloudAsking;
 use crate::app::overview::overview::{JobRow, Overview, OverviewReader, look_interval};
+use crate::app::overview::switch_proof::SwitchProofs;
 use crate::app::overview::usage_trend::{UsageTrend, UsageTrends};
-use crate::app::view::switch_proof::SwitchProofs;
 
 pub struct TopSource {
     pub place: ActPlace,

@@ -135,8 +135,8 @@ impl Checkpoints {
         let _ = self.shared.outbox.within(within, looks.wait_for(|looks| looks.over >= next)).await;
     }
 
-    /// Whether a file of a save was open for writing within the last second: a save of several files
-    /// closes one before it opens the next.
+    /// Whether a file of a save was open for writing within the last second. A save of several
+    /// files closes one before it opens the next.
     pub fn is_being_written(&self) -> bool {
         let now = self.shared.outbox.clock.mono();
         self.shared.writing().is_some_and(|at| now.saturating_sub(at) < Duration::from_secs(1))

@@ -277,8 +277,8 @@ impl<'a> ShutdownSequence<'a> {
         }
     }
 
-    /// SIGTERM may end a script inside a save, whose file has already replaced the one before. Waits
-    /// until no file of a save is open.
+    /// SIGTERM may end a script inside a save, whose file has replaced the one before. So this
+    /// waits until no file of a save is open.
     async fn let_save_end(&mut self, ahead: &ShutdownDeadline) {
         let Some(checkpoints) = self.agent.checkpoints.clone() else { return };
         let spec = self.agent.attempt.resolved.spec.checkpoint.as_ref();

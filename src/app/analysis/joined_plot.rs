@@ -79,7 +79,7 @@ impl JoinedPlot {
     }
 }
 
-/// The newest attempts that have worked, oldest first. One that waited for a machine has no samples.
+/// The newest attempts that have worked, oldest first. One that waited has no samples.
 pub fn worked(explained: &Explained) -> Vec<AttemptNo> {
     let has_worked = |attempt: &&ExplainedAttempt| {
         let mut events = attempt.events.iter();

@@ -12,4 +12,5 @@ pub mod machine_watch;
 pub mod machines;
 #[expect(clippy::module_inception, reason = "the type that the folder is named for")]
 pub mod overview;
+pub mod switch_proof;
 pub mod usage_trend;

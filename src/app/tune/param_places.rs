@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_over_decades_are_placed_by_their_logarithm_and_words_by_the_alphabet() {
+    fn decades_are_placed_by_logarithm_and_words_by_alphabet() {
         let trials = [trial(0, 1e-4, "b", 1.0), trial(1, 1e-2, "a", 2.0), trial(2, 1.0, "c", 3.0)];
         let trials: Vec<&TrialRow> = trials.iter().collect();
         assert_eq!(param_places("rate", &trials), [0.0, 0.5, 1.0]);

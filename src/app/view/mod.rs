@@ -18,5 +18,4 @@ pub mod silent_machine;
 pub mod standalone_run;
 pub mod summary_reader;
 pub mod summary_text;
-pub mod switch_proof;
 pub mod timeline;

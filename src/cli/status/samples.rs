@@ -1,4 +1,4 @@
-//! `lamp explain --samples`: a measured series as table, JSON or CSV; each plot of the page has one.
+//! `lamp explain --samples`: a series of samples as table, JSON or CSV.
 
 use std::time::Duration;
 

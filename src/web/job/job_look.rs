@@ -12,10 +12,10 @@ use crate::app::analysis::startup_timeline::{StartupFacts, StartupTimeline, star
 use crate::app::gang::gang_rows::with_ranks;
 use crate::app::overview::driven_here::seen_from_here;
 use crate::app::overview::gang_view::GangView;
+use crate::app::overview::switch_proof::SwitchProofs;
 use crate::app::overview::usage_trend::UsageTrends;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::next_end::Countdown;
-use crate::app::view::switch_proof::SwitchProofs;
 use crate::app::view::timeline::{self, Explained};
 use crate::app::{Fault, find_job, record_errors};
 use crate::instance::Status;

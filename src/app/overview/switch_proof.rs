@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::Mutex;
 
-use super::timeline::Explained;
+use crate::app::view::timeline::Explained;
 use crate::job::Proof;
 use crate::jobdir::{JobDirError, ProofDir, proof_keys};
 use crate::market::CloudKind;
