@@ -83,7 +83,9 @@ fn job_whose_spec_nobody_can_read_is_stopped_all_the_same() {
         let outcome = jobs.join(&job).join("attempts/0001/outcome.json");
         wait_until(&format!("{name} has ended"), || outcome.exists().then_some(()));
         std::fs::write(&spec, whole).expect("written");
-        assert_eq!(place.0.lamp(&["stop", "--wait", &job]).code, 0, "{name}");
+        // Its driver may have settled it meanwhile.
+        let waited = place.0.lamp(&["stop", "--wait", &job]);
+        assert!(waited.code == 0 || waited.err.contains("has ended"), "{name}: {waited:?}");
         place.nothing_is_left();
     }
 }
