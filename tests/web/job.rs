@@ -77,7 +77,8 @@ fn job_page_tells_all_without_a_script() {
     let table = page.get(&format!("/job/{job}/table/{name}?attempt=1")).text;
     assert!(table.contains(&format!("lamp explain {job} --samples {name} --attempt 1")), "{table}");
     let rows = place.0.lamp(&["explain", &job, "--samples", name]);
-    assert!(rows.out.contains(name) && rows.out.lines().count() == lines.len(), "{rows:?}");
+    let heading = name.to_uppercase();
+    assert!(rows.out.contains(&heading) && rows.out.lines().count() == lines.len(), "{rows:?}");
     let none = place.0.lamp(&["explain", &job, "--samples", "gpu_clock_mhz"]);
     assert!(none.code == 101 && none.err.contains("there is cpu_percent"), "{none:?}");
     // The keyboard reaches a table that scrolls sideways, and a reader hears its name.

@@ -148,5 +148,5 @@ fn each_gpu_has_a_row_a_line_and_its_processes() {
     let printed = place.0.lamp(&["explain", job, "--samples", "gpus", "-o", "csv"]).out;
     assert_eq!(printed.trim_end(), csv.trim_end());
     let table = place.0.lamp(&["explain", job, "--samples", "gpus"]).out;
-    assert!(table.contains("temperature_celsius") && table.contains("14.8 GiB"), "{table}");
+    assert!(table.contains("TEMPERATURE_CELSIUS") && table.contains("14.8 GiB"), "{table}");
 }

@@ -104,7 +104,7 @@ fn pictures_of_the_documentation_can_be_made() {
     let shot = format!("--screenshot={}", picture.display());
     for (path, name, size) in [
         ("%2F", "web-overview.png", "--window-size=960,800"),
-        ("%2Fjob%2Fllama-ft-7f3k2q", "web-job.png", "--window-size=960,1100"),
+        ("%2Fjob%2Fllama-ft-7f3k2q", "web-job.png", "--window-size=960,1000"),
     ] {
         six.beat();
         // The link works once.
