@@ -328,13 +328,17 @@ fn tree_comes_out_as_it_went_in() {
 #[test]
 fn same_tree_gives_the_same_bytes() {
     let tree = Tree::new().with("b.py", "b").with("a/c.py", "c").with("a.py", "a");
-    let out = |name: &str| pack(&tree.survey(), &tree.0.path().join(name)).expect("it packs");
+    let out = |name: &str| {
+        pack(&tree.survey(), &tree.0.path().join(name), &AtomicU64::default()).expect("it packs")
+    };
     let (first, second) = (out("1"), out("2"));
     assert_eq!(first, second);
     assert_eq!(first.sha256.len(), 64);
     let tree = tree.with("a.py", "A");
     assert_ne!(
-        pack(&tree.survey(), &tree.0.path().join("3")).expect("it packs").sha256,
+        pack(&tree.survey(), &tree.0.path().join("3"), &AtomicU64::default())
+            .expect("it packs")
+            .sha256,
         first.sha256
     );
 }
