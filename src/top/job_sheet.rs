@@ -118,7 +118,7 @@ fn facts(summary: &Summary, look: &OpenJob, now: Timestamp) -> Vec<(&'static str
         ("Disk", outlook.disk_text()),
         ("Checkpoints", Some(summary.checkpoints.to_string())),
         ("Ends", ends_text(summary, now)),
-        ("Switches", look.proof.clone().filter(|_| is_open)),
+        ("Ends alone", look.proof.clone().filter(|_| is_open)),
         ("Kept until", summary.kept_until.map(local_time)),
         ("Last heard", heard.map(|secs| format!("{} ago", Time::from_secs(secs as u64)))),
         ("Started", Some(local_time(summary.started))),

@@ -280,7 +280,7 @@ fn head(summary: &Summary, look: &JobLook, data: &PlotData) -> Markup {
                     (fact("Work at risk", outlook.at_risk_text()))
                     (fact("Memory", outlook.memory_text()))
                     (fact("Disk", outlook.disk_text()))
-                    (fact("Switches", look.proof.clone()))
+                    (fact("Ends alone", look.proof.clone()))
                 }
                 (fact("Usage", usage_text(summary).filter(|_| summary.silence.is_none())))
                 (fact("Checkpoints", Some(summary.checkpoints.to_string())))

@@ -73,7 +73,7 @@ fn proof_text(region: &str, newest: Option<&Proof>, now: Timestamp) -> String {
             format!("proven on {:.0} in {region} ({})", proof.at, switches.join(", "))
         }
         other => format!(
-            "not proven: {region} {}; `lamp doctor --prove --region {region}`",
+            "not proven: {region} {}; to prove it: lamp doctor --prove --region {region}",
             other.words()
         ),
     }
