@@ -52,7 +52,7 @@ pub struct LogEnd {
     pub pieces: Vec<LogPiece>,
 }
 
-/// What was printed around a moment.
+/// The log around a moment.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LogAround {
     pub before: Vec<u8>,
@@ -133,7 +133,7 @@ impl LogTail {
         Ok(LogEnd { bytes: bytes.split_off(from), tail: after, pieces })
     }
 
-    /// What was printed around a moment, by the times at which the pieces came to the job root.
+    /// The log around a moment, by the times at which its pieces came to the job root.
     ///
     /// # Errors
     /// As [`LogTail::next`].

@@ -39,7 +39,7 @@ pub struct OpenJob {
     pub attempt: AttemptNo,
     pub plot: Arc<AttemptPlot>,
     pub startups: Vec<StartupTimeline>,
-    /// Of the switches that end its machine.
+    /// Whether its machine is proven to end alone.
     pub proof: Option<String>,
     /// The newest heartbeat of an unfinished job.
     pub status: Option<Status>,

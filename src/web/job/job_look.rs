@@ -35,7 +35,7 @@ pub struct JobLook {
     pub spec: Option<ResolvedSpec>,
     pub startups: Vec<StartupTimeline>,
     pub lost: LostMoney,
-    /// Of the switches that end its machine.
+    /// Whether its machine is proven to end alone.
     pub proof: Option<String>,
     /// `None`: the job has one machine.
     pub gang: Option<GangView>,

@@ -84,7 +84,7 @@ impl Motion {
     }
 }
 
-/// An open file that has not grown for this long is not being saved: a program may keep it open.
+/// An open file that stays the same for this long belongs to no save under way.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// Files that only grow or stay open, and the saves that began meanwhile. Also files that no
