@@ -1,9 +1,14 @@
 //! A job root that does what it is asked and whose answers nobody can read: what a verb says then,
 //! and who drives what was made.
 
+use std::process::Command;
+
 use super::place::wait_until;
 use super::prove::Account;
+use super::sandbox::Sandbox;
 use lamp_test_support::ec2::Fault;
+use lamp_test_support::moto::moto_with;
+use lamp_test_support::skipped;
 
 /// It is done, and what comes back is no HTTP. An S3 that resets the connection is met in the same
 /// way: the client does not ask again by itself, as it would where the connection just ends.
@@ -92,4 +97,37 @@ fn job_that_apply_finds_there_is_driven_to_its_end() {
     assert_eq!(code, 0, "{err}");
     wait_until("it has its receipt", || (account.lamp(&["receipt", &job]).0 == 0).then_some(()));
     assert!(account.ec2.instances().iter().all(|seen| seen.state.is_gone()));
+}
+
+/// A certificate for 127.0.0.1, signed by an authority of its own.
+const CERTIFICATES: &str = "
+    openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 3 -subj '/CN=trial'
+    openssl req -newkey rsa:2048 -nodes -keyout srv.key -out srv.csr -subj '/CN=localhost'
+    printf 'subjectAltName=IP:127.0.0.1' > ext
+    openssl x509 -req -in srv.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 3 -out srv.pem -extfile ext
+";
+
+/// taws#66, s3-connector-for-pytorch#409: AWS's own tools read `AWS_CA_BUNDLE`.
+#[test]
+fn ca_bundle_of_aws_is_trusted_by_the_store() {
+    if Command::new("openssl").arg("version").output().is_err() {
+        return skipped("openssl", "openssl is needed");
+    }
+    let sandbox = Sandbox::new();
+    let mut shell = Command::new("sh");
+    let made = shell.args(["-ec", CERTIFICATES]).current_dir(sandbox.path()).output();
+    let made = made.expect("a shell");
+    assert!(made.status.success(), "{made:?}");
+    let file = |name: &str| sandbox.path().join(name).display().to_string();
+    let Some(moto) = moto_with(&["-c", &file("srv.pem"), "-k", &file("srv.key")]) else { return };
+    let status = |bundle: Option<String>| {
+        let mut command = sandbox.command(&["--job-root", "s3://trial/x", "status"]);
+        command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
+        command.env("AWS_REGION", "us-east-1").env("AWS_ENDPOINT_URL", &moto.endpoint);
+        sandbox.end(command.envs(bundle.map(|path| ("AWS_CA_BUNDLE", path))))
+    };
+    let refused = status(None);
+    assert!(refused.code == 103 && refused.err.contains("UnknownIssuer"), "{refused:?}");
+    let answered = status(Some(file("ca.pem")));
+    assert!(answered.err.contains("there is no bucket `trial`"), "{answered:?}");
 }

@@ -53,11 +53,16 @@ impl Moto {
 
 /// `None`, with a message, if it is not installed.
 pub fn moto() -> Option<Moto> {
+    moto_with(&[])
+}
+
+/// The same with more words on its command line.
+pub fn moto_with(words: &[&str]) -> Option<Moto> {
     let program = std::env::var("LAMP_TEST_MOTO").unwrap_or_else(|_| "moto_server".into());
     let mut command = Command::new(&program);
     // moto chooses its port. A port that a test found free may be taken seconds later, when moto
     // listens.
-    command.args(["-H", "127.0.0.1", "-p", "0"]);
+    command.args(["-H", "127.0.0.1", "-p", "0"]).args(words);
     // moto would load images for each account and region, which takes half of its time.
     // The images of the false EC2 are its own.
     command.env("MOTO_EC2_LOAD_DEFAULT_AMIS", "false");
