@@ -278,12 +278,16 @@ impl<'a> ShutdownSequence<'a> {
     }
 
     /// SIGTERM may end a script inside a save, whose file has replaced the one before. So this
-    /// waits until no file of a save is open.
+    /// waits until no file of a save is open. A script that is interrupted has worked until the
+    /// upload needs the rest of the notice.
     async fn let_save_end(&mut self, ahead: &ShutdownDeadline) {
-        let Some(checkpoints) = self.agent.checkpoints.clone() else { return };
+        let checkpoints = self.agent.checkpoints.clone().filter(|_| !ahead.is_left_to_cloud());
+        let Some(checkpoints) = checkpoints else { return };
         let spec = self.agent.attempt.resolved.spec.checkpoint.as_ref();
         let within = spec.map_or(SAVE_WITHIN, |spec| SAVE_WITHIN.min(spec.grace.duration()));
-        let until = self.agent.out.clock.mono() + within;
+        // The uploads need the most of a short time.
+        let mono = self.agent.out.clock.mono();
+        let until = mono + within.min(ahead.left(self.agent, mono + 4 * within) / 4);
         while self.agent.ended.is_none() && *self.agent.events.signals.borrow() <= 1 {
             checkpoints.look_again(LOOKS_EVERY).await;
             let left = ahead.left(self.agent, until);
