@@ -33,7 +33,7 @@ def main():
     else:
         print("training from scratch")
         model = YOLO("yolov8n.yaml")
-        model.train(data=str(data / "data.yaml"), epochs=60, imgsz=64, batch=8, device="cpu", workers=0, plots=False)
+        model.train(data=str(data / "data.yaml"), epochs=150, imgsz=64, batch=8, device="cpu", workers=0, plots=False)
 
 
 if __name__ == "__main__":
