@@ -5,7 +5,7 @@ use textplots::{Chart, LabelBuilder, LabelFormat, Plot, Shape, TickDisplay, Tick
 use super::table::short;
 use crate::app::tune::param_places::param_places;
 use crate::app::tune::view::{TrialRow, TuneView};
-use crate::job::TuneGoal;
+use crate::job::{ParamValue, TuneGoal};
 use crate::market::Usd;
 
 /// In dots: two make a column, four a line. Fits 80 columns with its labels.
@@ -19,7 +19,7 @@ const DRAWN_MAX: usize = 20;
 const BAR: f64 = 40.0;
 
 /// Columns of a parameter's row of marks.
-const MARKS: usize = 50;
+const MARKS: usize = 40;
 
 /// All plots that have something to show, one below the other.
 pub fn all(view: &TuneView) -> Vec<String> {
@@ -109,8 +109,8 @@ fn params(view: &TuneView) -> Option<String> {
         format!("{name:width$} |{marks}| {low} to {high}")
     });
     let rows: Vec<String> = rows.collect();
-    let told = "# is the best trial, o the better half, . the other half";
-    Some(format!("values of the complete trials; {told}\n{}", rows.join("\n")))
+    let told = "# the best, o the better half, . the rest";
+    Some(format!("values of the complete trials: {told}\n{}", rows.join("\n")))
 }
 
 fn rank_mark(rank: usize, of: usize) -> char {
@@ -127,7 +127,10 @@ fn ends(name: &str, trials: &[&TrialRow]) -> (String, String) {
                 found = trial;
             }
         }
-        trials[found].params.get(name).map(ToString::to_string).unwrap_or_default()
+        match trials[found].params.get(name) {
+            Some(ParamValue::Float(number)) => short(*number),
+            value => value.map(ToString::to_string).unwrap_or_default(),
+        }
     };
     (at(|one, other| one < other), at(|one, other| one > other))
 }
