@@ -156,7 +156,7 @@ impl RehearsedJob<'_> {
         else {
             return Ok(());
         };
-        let Some(started) = started(&self.dir.events(attempt).await?) else {
+        let Some(started) = before_start(&self.dir.events(attempt).await?) else {
             *found = Some(files.into_iter().map(|file| (file.path.clone(), file)).collect());
             return Ok(());
         };
@@ -205,8 +205,15 @@ fn script(events: &[Event]) -> Option<(Timestamp, Option<(Timestamp, ExitStatus)
     Some((started, ended))
 }
 
-fn started(events: &[Event]) -> Option<Timestamp> {
-    script(events).map(|(started, _)| started)
+/// The last event before the script's last start, which is itself written down after the start. On
+/// a busy machine a script reads its files before that. All files were restored by then.
+fn before_start(events: &[Event]) -> Option<Timestamp> {
+    let (started, _) = script(events)?;
+    let is_start = |event: &Event| {
+        matches!(event.what, EventDetail::WorkloadStarted { .. }) && event.at == started
+    };
+    let place = events.iter().rposition(is_start)?;
+    Some(events[place.saturating_sub(1)].at)
 }
 
 /// The step in the names of a checkpoint's files; files that `less` has unchanged do not count.
@@ -295,6 +302,27 @@ mod tests {
             silent_secs: None,
             asked_by: None,
         }
+    }
+
+    #[test]
+    fn read_before_the_start_was_written_down_counts() {
+        let at = |secs: i64| Timestamp::from_second(1_000 + secs).unwrap();
+        let event = |seq: u64, secs: i64, what: EventDetail| Event { seq, at: at(secs), what };
+        let started = EventDetail::WorkloadStarted { start: 1, pid: 7, command: "train".into() };
+        let events = [
+            event(1, 0, EventDetail::Phase { phase: AttemptPhase::Running }),
+            event(2, 3, started),
+        ];
+        let since = before_start(&events).unwrap();
+        let file = |read: i64, written: i64| FileRead {
+            path: "state.txt".into(),
+            inode: 1,
+            read_at: at(read),
+            written_at: at(written),
+        };
+        let found: FoundFiles = [("state.txt".into(), file(-5, -5))].into();
+        assert_eq!(files_read(&[file(2, -5)], &found, since), Some(1));
+        assert_eq!(files_read(&[file(-5, -5)], &found, since), Some(0));
     }
 
     #[test]
