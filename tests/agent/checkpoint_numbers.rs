@@ -2,8 +2,9 @@
 
 use lamplighter::job::CheckpointNo;
 
-use super::checkpoints::{restored, second, two_checkpoints, write};
+use super::checkpoints::{Watched, restored, second, two_checkpoints, write};
 use super::{Rig, secs};
+use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::{simulate, until};
 
 /// Seed 42000565 of 24 h: an agent died between a manifest and its own note of it, and the list was
@@ -23,5 +24,18 @@ fn number_that_an_old_list_does_not_show_is_not_used_again() {
         })
         .await;
         assert_eq!(rig.store.object("jobs/digits-222222/checkpoints/0002/files/a.pt"), before);
+    });
+}
+
+/// Seed 195 of gangs: the list and the question for the number shared a limit that 15 seconds a
+/// call never met, and nothing was uploaded for 17 minutes.
+#[test]
+fn slow_store_of_15_s_a_call_gets_the_checkpoint() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.rig.store.fault("", Fault::Slow(secs(15)), None);
+        watched.write("a.pt", "one");
+        let manifest = watched.complete(1).await;
+        assert_eq!(watched.read(&manifest, "a.pt"), "one");
     });
 }

@@ -24,7 +24,7 @@ use super::completeness::folder_diff::{
 use super::persisted_state::{
     CheckpointState, ContentIdentity, Contents, STATE_FILE, Stored, UnsendableFiles,
 };
-use crate::agent::report::retry_sender::{Outbox, RetryDelay, chain};
+use crate::agent::report::retry_sender::{Outbox, RetryDelay, TRY_SECS_MAX, chain};
 use crate::job::{
     CheckpointLink, CheckpointNo, Manifest, ManifestEntry, STEP_FILE_BYTES_MAX, checkpoint_step,
     may_tell_step,
@@ -556,33 +556,48 @@ pub(crate) async fn numbers(outbox: &Outbox, pace: &RetryDelay) -> CheckpointNum
     let last = kept.as_ref().and_then(|kept| Some(kept.last.as_ref()?.number));
     let known = last.max(kept.as_ref().and_then(|kept| kept.contents.newest()));
     let free = async || {
-        let listed = outbox.dir.checkpoint_numbers().await?.last().copied();
+        let listed = answer(outbox, outbox.dir.checkpoint_numbers()).await?.last().copied();
         let mut next = listed.max(known).map_or(CheckpointNo::FIRST, CheckpointNo::next);
-        while outbox.dir.store().head(&layout::manifest(outbox.dir.job(), next)).await?.is_some() {
+        let is_taken = async |number| {
+            let key = layout::manifest(outbox.dir.job(), number);
+            answer(outbox, async { Ok(outbox.dir.store().head(&key).await?) }).await
+        };
+        while is_taken(next).await?.is_some() {
             next = next.next();
         }
         // Below it, look for complete ones, down to the last known.
         let mut unknown = None;
         let above = last.map_or(0, CheckpointNo::number) + 1..next.number();
         for number in above.rev().take(UNKNOWN_MAX) {
-            unknown = unless_damaged(outbox.dir.manifest(CheckpointNo::new(number)).await)?;
+            let manifest =
+                async { unless_damaged(outbox.dir.manifest(CheckpointNo::new(number)).await) };
+            unknown = answer(outbox, manifest).await?;
             if unknown.is_some() {
                 break;
             }
         }
-        Ok::<_, JobDirError>(CheckpointNumbers {
+        Ok::<_, Option<JobDirError>>(CheckpointNumbers {
             next,
             unknown: unknown.filter(|unknown| unknown.attempt == outbox.attempt),
         })
     };
     let mut failures = 0;
     loop {
-        match outbox.within(crate::agent::report::retry_sender::TRY_SECS_MAX, free()).await {
-            Some(Ok(numbers)) => return numbers,
-            Some(Err(error)) => tracing::warn!("cannot list the checkpoints: {}", chain(&error)),
-            None => tracing::warn!("the list of checkpoints does not come"),
+        match free().await {
+            Ok(numbers) => return numbers,
+            Err(Some(error)) => tracing::warn!("cannot list the checkpoints: {}", chain(&error)),
+            Err(None) => tracing::warn!("the list of checkpoints does not come"),
         }
         failures += 1;
         pace.wait(&*outbox.clock, failures).await;
     }
+}
+
+/// One call has so much time. A limit on all of them together would never be met by a store that
+/// takes ten seconds for each. `Err(None)`: no answer came.
+async fn answer<T>(
+    outbox: &Outbox,
+    call: impl Future<Output = Result<T, JobDirError>>,
+) -> Result<T, Option<JobDirError>> {
+    outbox.within(TRY_SECS_MAX, call).await.ok_or(None)?.map_err(Some)
 }
