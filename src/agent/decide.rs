@@ -105,7 +105,13 @@ impl Agent {
     fn look_for_keep(&mut self, now: Timestamp) {
         let until = self.requests.wishes.borrow().kept_until;
         if let Some(until) = until.filter(|until| *until > now) {
-            self.watching.hold_off(until);
+            self.watching.hold_off(&format!("kept until {until} by request"));
+        } else if self.attempt.resolved.member().is_some()
+            && !self.requests.are_current(self.out.clock.mono())
+        {
+            // The rank may have asked for time while it waits for the others. The lease still ends
+            // a machine that stays cut off.
+            self.watching.hold_off("kept, because the store did not answer a minute ago");
         }
     }
 

@@ -151,12 +151,12 @@ impl WorkloadWatch {
         (self.idle, self.stall) = (starting(), starting());
     }
 
-    /// A person keeps it until then: neither verdict on the last sample ends or restarts it.
-    pub fn hold_off(&mut self, until: jiff::Timestamp) {
+    /// It is kept for this reason: neither verdict on the last sample ends or restarts it.
+    pub fn hold_off(&mut self, why: &str) {
         for verdict in [&mut self.idle, &mut self.stall] {
             if matches!(verdict.action, WatchAction::Stop | WatchAction::Restart) {
                 verdict.action = WatchAction::None;
-                verdict.text.push_str(&format!("; kept until {until} by request"));
+                verdict.text.push_str(&format!("; {why}"));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Polls the requests that users leave in the job directory.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,10 @@ const EVERY_REMOTE: Duration = Duration::from_secs(5);
 /// that is down, longer costs more on every machine that has reached its limit.
 const FIRST_READ_MAX: Duration = Duration::from_secs(60);
 
+/// A rank asks its own agent for time by a request. After a silence of the store it needs some looks
+/// to do so, and the agent some to read it.
+const ANSWERS_FOR: Duration = Duration::from_secs(60);
+
 /// The requests so far. Unchanged while the store does not answer: requests are never withdrawn.
 pub type Requests = Wishes;
 
@@ -30,6 +34,9 @@ pub struct RequestWatch {
     pub wishes: watch::Receiver<Requests>,
     began: Duration,
     was_read: Arc<AtomicBool>,
+    /// Since when each look was answered, in milliseconds of the monotonic clock. 0: the last look
+    /// was not.
+    answered_since: Arc<AtomicU64>,
     _task: Task,
 }
 
@@ -38,6 +45,8 @@ impl RequestWatch {
         let (sender, receiver) = watch::channel(Wishes::default());
         let (began, was_read) = (outbox.clock.mono(), Arc::new(AtomicBool::new(false)));
         let read = Arc::clone(&was_read);
+        let answered_since = Arc::new(AtomicU64::new(0));
+        let answered = Arc::clone(&answered_since);
         let every = if outbox.dir.store().is_folder() { EVERY_LOCAL } else { EVERY_REMOTE };
         let task = Task::spawn(async move {
             let mut complained = false;
@@ -52,18 +61,23 @@ impl RequestWatch {
                             changed
                         });
                         read.store(true, Ordering::Relaxed);
+                        let now = millis(outbox.clock.mono()).max(1);
+                        let _ =
+                            answered.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
                         complained = false;
                     }
-                    Err(error) if !complained => {
-                        tracing::warn!("cannot look for requests: {}", chain(&error));
+                    Err(error) => {
+                        answered.store(0, Ordering::Relaxed);
+                        if !complained {
+                            tracing::warn!("cannot look for requests: {}", chain(&error));
+                        }
                         complained = true;
                     }
-                    Err(_) => {}
                 }
                 outbox.clock.sleep(to_next(outbox.clock.mono(), every)).await;
             }
         });
-        RequestWatch { wishes: receiver, began, was_read, _task: task }
+        RequestWatch { wishes: receiver, began, was_read, answered_since, _task: task }
     }
 
     /// Whether extensions of the limits are known, or will not come soon. `now`: by the monotonic
@@ -72,10 +86,21 @@ impl RequestWatch {
         self.was_read.load(Ordering::Relaxed) || self.were_waited_for(now)
     }
 
+    /// Whether the store has answered for long enough that the newest requests are known. `now`: by
+    /// the monotonic clock.
+    pub fn are_current(&self, now: Duration) -> bool {
+        let since = self.answered_since.load(Ordering::Relaxed);
+        since > 0 && millis(now).saturating_sub(since) >= millis(ANSWERS_FOR)
+    }
+
     /// Whether a limit has waited long enough for the store's first answer.
     pub fn were_waited_for(&self, now: Duration) -> bool {
         now.saturating_sub(self.began) > FIRST_READ_MAX
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// `wishes.json`: the newest request that is in the journal.
