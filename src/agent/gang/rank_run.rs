@@ -220,7 +220,8 @@ impl RankRun {
         checkpoint: Option<&Manifest>,
     ) -> BTreeMap<String, String> {
         let state = &self.state;
-        let mut env = rank_environment(&state.gang, place, &state.resolved.spec.env);
+        let trial = state.resolved.tuned.as_ref().map(|tuned| tuned.number);
+        let mut env = rank_environment(&state.gang, place, &state.resolved.spec.env, trial);
         let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
         let hostfile = gang_hostfile(place);
         match state.ports.files.replace(&state.paths.hostfile, hostfile.as_bytes()) {

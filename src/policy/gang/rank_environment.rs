@@ -12,11 +12,13 @@ use super::ray_engine::ray_environment;
 use crate::job::{ClusterJob, ClusterRole, ClusterTask, GangEngine, GangRole, GangSpec, TfCluster};
 
 /// The variables of a rank. Those that the user's own `env` sets are left out, but for a
-/// `TF_CONFIG` without machines, as a submitted job has: it gives the program.
+/// `TF_CONFIG` without machines, as a submitted job has: it gives the program. `trial`: the number
+/// of the trial that the gang is.
 pub fn rank_environment(
     gang: &GangSpec,
     place: &RankPlace<'_>,
     user: &BTreeMap<String, String>,
+    trial: Option<u32>,
 ) -> BTreeMap<String, String> {
     let mut env = aliases(place);
     // The same on all machines, while `LAMP_JOB` is the job of this rank.
@@ -26,7 +28,7 @@ pub fn rank_environment(
     env.extend(torch(gang.engine, place));
     let program = user.get("TF_CONFIG").and_then(|text| TfCluster::program_alone(text));
     let is_ours = |name: &str| name == "TF_CONFIG" && program.is_some();
-    env.extend(tensorflow(gang, place, program.clone().unwrap_or_default()));
+    env.extend(tensorflow(gang, place, program.clone().unwrap_or_default(), trial));
     if gang.engine == GangEngine::Ray {
         env.extend(ray_environment(place));
     }
@@ -105,7 +107,12 @@ fn aliases(place: &RankPlace<'_>) -> BTreeMap<String, String> {
     env
 }
 
-fn tensorflow(gang: &GangSpec, place: &RankPlace<'_>, job: ClusterJob) -> BTreeMap<String, String> {
+fn tensorflow(
+    gang: &GangSpec,
+    place: &RankPlace<'_>,
+    job: ClusterJob,
+    trial: Option<u32>,
+) -> BTreeMap<String, String> {
     let Some(member) = &gang.member else { return BTreeMap::new() };
     let role_of = |rank: u32| member.seats.get(rank as usize).map(|seat| seat.role);
     let mut cluster = TfCluster { roles: Vec::new(), job };
@@ -125,7 +132,7 @@ fn tensorflow(gang: &GangSpec, place: &RankPlace<'_>, job: ClusterJob) -> BTreeM
     let task = ClusterTask {
         role: tf_name(gang, mine).to_owned(),
         index: u32::try_from(index).unwrap_or_default(),
-        trial: None,
+        trial: trial.map(|number| number.to_string()),
     };
     variables([
         ("TF_CONFIG", cluster.tf_config(Some(&task))),
@@ -181,7 +188,8 @@ mod tests {
     fn ranks_are_named_in_the_words_of_each_tool() {
         let formation = formation(&[0, 1, 2]);
         let place = RankPlace { formation: &formation, rank: 1, processes: 1 };
-        let env = rank_environment(&gang(&[GangRole::Worker; 3], 1), &place, &BTreeMap::new());
+        let env =
+            rank_environment(&gang(&[GangRole::Worker; 3], 1), &place, &BTreeMap::new(), None);
         let expected = [
             ("MASTER_ADDR", "10.0.0.1"),
             ("MASTER_PORT", "40000"),
@@ -207,7 +215,7 @@ mod tests {
         let place = RankPlace { formation: &formation, rank: 0, processes: 1 };
         for engine in [GangEngine::Torchrun, GangEngine::Mpi, GangEngine::Ray] {
             let gang = GangSpec { engine, ..gang(&[GangRole::Worker; 2], 0) };
-            let env = rank_environment(&gang, &place, &BTreeMap::new());
+            let env = rank_environment(&gang, &place, &BTreeMap::new(), None);
             assert!(!env.contains_key("RANK"), "{engine:?}");
             assert_eq!(env.contains_key("RAY_AUTH_TOKEN"), engine == GangEngine::Ray);
         }
@@ -218,7 +226,7 @@ mod tests {
         let formation = formation(&[0, 1]);
         let place = RankPlace { formation: &formation, rank: 0, processes: 1 };
         let user = BTreeMap::from([("NCCL_SOCKET_IFNAME".to_owned(), "eth9".to_owned())]);
-        let env = rank_environment(&gang(&[GangRole::Worker; 2], 0), &place, &user);
+        let env = rank_environment(&gang(&[GangRole::Worker; 2], 0), &place, &user, None);
         assert!(!env.contains_key("NCCL_SOCKET_IFNAME"));
         assert!(!env.contains_key("AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS"));
     }
@@ -229,13 +237,25 @@ mod tests {
         let roles = [GangRole::Chief, GangRole::Worker, GangRole::Worker, GangRole::Evaluator];
         let task = |rank: u32| {
             let place = RankPlace { formation: &formation, rank, processes: 1 };
-            let env = rank_environment(&gang(&roles, rank), &place, &BTreeMap::new());
+            let env = rank_environment(&gang(&roles, rank), &place, &BTreeMap::new(), None);
             serde_json::from_str::<serde_json::Value>(&env["TF_CONFIG"]).unwrap()
         };
         assert_eq!(task(2)["task"], json!({ "type": "worker", "index": 1 }));
         assert_eq!(task(2)["cluster"], task(0)["cluster"], "all members see one cluster");
         assert_eq!(task(3)["task"], json!({ "type": "evaluator", "index": 0 }));
         assert!(task(3)["cluster"].get("evaluator").is_none());
+    }
+
+    #[test]
+    fn tf_config_names_the_trial_on_each_rank() {
+        let formation = formation(&[0, 1]);
+        for rank in 0..2 {
+            let place = RankPlace { formation: &formation, rank, processes: 1 };
+            let gang = gang(&[GangRole::Chief, GangRole::Worker], rank);
+            let env = rank_environment(&gang, &place, &BTreeMap::new(), Some(7));
+            let config: serde_json::Value = serde_json::from_str(&env["TF_CONFIG"]).unwrap();
+            assert_eq!(config["task"]["trial"], "7", "rank {rank}");
+        }
     }
 
     #[test]
@@ -246,7 +266,7 @@ mod tests {
             chief_name: PrimaryRole::Master,
             ..gang(&[GangRole::Chief, GangRole::Worker], 0)
         };
-        let env = rank_environment(&gang, &place, &BTreeMap::new());
+        let env = rank_environment(&gang, &place, &BTreeMap::new(), None);
         let config: serde_json::Value = serde_json::from_str(&env["TF_CONFIG"]).unwrap();
         assert_eq!(config["task"], json!({ "type": "master", "index": 0 }));
         assert_eq!(config["cluster"]["master"], json!(["10.0.0.1:40000"]));
