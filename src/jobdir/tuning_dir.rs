@@ -23,7 +23,7 @@ use super::layout;
 use super::{JobDir, JobDirError};
 use crate::job::{
     ResolvedSpec, TrialPaused, TrialPruned, TrialResumed, TuneTrial, TuneTrialEnd, Tuning,
-    TuningEnd,
+    TuningEnd, other_members,
 };
 use crate::ports::{Store, StoreError};
 
@@ -122,15 +122,23 @@ impl TuningDir {
         self.create_or_read(layout::tuning_trial(&self.name, trial.number), trial).await
     }
 
-    /// Makes the job of a trial, code first. Idempotent: the spec comes from the decision.
+    /// Makes the jobs of a trial, code first. Idempotent: the specs come from the decision. Rank 0
+    /// is made last, because it may buy the machines of all ranks.
     ///
     /// # Errors
     /// When the store refuses. The next step tries again.
-    pub async fn make_job(&self, spec: &ResolvedSpec) -> Result<JobDir, JobDirError> {
+    pub async fn make_jobs(&self, spec: &ResolvedSpec) -> Result<(), JobDirError> {
+        for other in other_members(spec) {
+            self.make_job(&other).await?;
+        }
+        self.make_job(spec).await
+    }
+
+    async fn make_job(&self, spec: &ResolvedSpec) -> Result<(), JobDirError> {
         let dir = JobDir::new(Arc::clone(&self.store), spec.job.clone());
         self.copy_code(spec).await?;
         let _same = dir.create_spec(spec).await?;
-        Ok(dir)
+        Ok(())
     }
 
     /// Gives the job of a trial its code.

@@ -2,6 +2,9 @@
 
 use std::process::{Child, Stdio};
 
+use serde_json::{Value, json};
+
+use super::aws_machines::Machines;
 use super::place::{end, wait_until};
 use super::prove::Account;
 use lamp_test_support::ec2::{Fault, Seen, State};
@@ -259,4 +262,53 @@ fn quota_must_have_room_for_all_machines() {
     assert_ne!(code, 0, "{err}");
     assert!(err.contains("needs 4 vCPUs, and the quota"), "{err}");
     assert_eq!(launches(&account), 0);
+}
+
+/// Each trial is a gang of its own. The machines of both count for the budget.
+#[test]
+fn trials_of_a_tuning_are_gangs_and_their_machines_are_summed() {
+    let Some(account) = account() else { return };
+    let report = "score=${1#--x=}; test $LAMP_RANK = 0 || score=0\n\
+        echo \"{\\\"score\\\": $score}\" >> \"$LAMP_PROGRESS\"\n";
+    account.place.0.write("w/job.sh", report);
+    let tune = |budget: &str| {
+        job("nodes = 2", "").replace("'python3', 'ranks.py', '5'", "'sh', 'job.sh'")
+            + &format!(
+                "[tune]\nmetric = 'score'\nbudget = '{budget}'\n\
+                 [tune.params.x]\ntype = 'int'\nmin = 1\nmax = 2\n"
+            )
+    };
+    account.place.0.write("tune.toml", tune("$60"));
+    let (_, plan) = account.json(&["plan", "tune.toml"]);
+    let most = |value: &Value| value.as_f64().expect("a figure");
+    let gang = most(&plan["gang"]["most_usd"]);
+    assert!((gang - 2.0 * most(&plan["most_job_usd"])).abs() < 1e-6, "{plan:#}");
+    assert!((most(&plan["tuning"]["trial_usd"]) - gang).abs() < 1e-6, "{plan:#}");
+    // There is room for one machine, and not for both.
+    let small = format!("${:.2}", gang * 0.75);
+    account.place.0.write("small.toml", tune(&small));
+    let (code, _, err) = account.lamp(&["tune", "small.toml"]);
+    assert!(code == 102 && err.contains("starts no trial: one can cost up to $"), "{code} {err}");
+    assert!(account.ec2.instances().is_empty());
+    Machines::beside(&account, |machines| {
+        let words = ["tune", "tune.toml", "-o", "json"];
+        let mut tuning = account.command(&words);
+        let tuning = tuning.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("built");
+        let (code, out, err) = end(tuning);
+        assert_eq!(code, 0, "{err}");
+        let view: Value = serde_json::from_slice(&out).expect("a document");
+        assert_eq!((&view["counts"]["complete"], &view["best"]["value"]), (&json!(2), &json!(1.0)));
+        assert_eq!((account.ec2.instances().len(), machines.most_at_once()), (4, 2));
+        assert_eq!(launches(&account), 2, "one call launches both machines of a trial");
+        let usd = |job: String| most(&account.json(&["receipt", &job]).1["total_usd"]);
+        let jobs = view["trials"].as_array().into_iter().flatten().filter_map(|trial| {
+            let job = trial["job"].as_str()?;
+            let (name, letters) = job.rsplit_once('-')?;
+            Some([job.to_owned(), format!("{name}-r1-{letters}")])
+        });
+        let sum: f64 = jobs.flatten().map(usd).sum();
+        assert!((most(&view["usd"]) - sum).abs() < 1e-6, "{view:#} {sum}");
+        let ended = |seen: &Seen| seen.state == State::Terminated;
+        assert!(account.ec2.instances().iter().all(ended));
+    });
 }

@@ -99,6 +99,7 @@ mod top;
 mod tune;
 #[cfg(feature = "aws")]
 mod tune_aws;
+mod tune_gang;
 mod tune_pause;
 #[cfg(feature = "aws")]
 mod unanswered_root;

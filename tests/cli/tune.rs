@@ -182,7 +182,7 @@ fn tune_reports_mistakes_and_missing_optuna_before_it_starts() {
 }
 
 /// The folder of a Python environment with Optuna and `cloudml-hypertune`, if there is one.
-fn environment() -> Option<PathBuf> {
+pub(super) fn environment() -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("LAMP_TEST_OPTUNA")?);
     let mut python = Command::new(folder.join("bin/python"));
     let has_both = python.args(["-c", "import optuna, hypertune"]).output();

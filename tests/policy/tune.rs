@@ -1,11 +1,14 @@
 //! Tunings: which trial goes on past a rung, which comes next, and what all can cost.
 
-use lamplighter::job::{MetricPoint, TrialFate, TuneGoal, TuneSpec, TuningEndedBecause};
+use lamplighter::job::{
+    EarlyStop, GangSpec, MetricPoint, Spec, TrialFate, TuneGoal, TuneSpec, TuningEndedBecause,
+};
 use lamplighter::market::Usd;
 use lamplighter::policy::tune::halving::{RungStanding, RungTrial, standing};
 use lamplighter::policy::tune::next_trial::{
     NextTrial, TrialStand, TrialValues, committed, next_trial,
 };
+use lamplighter::policy::tune::space_check;
 use lamplighter::policy::tune::tuning_cost::TuningCost;
 use serde_json::json;
 
@@ -67,6 +70,20 @@ fn tune(trials: u32, parallel: u32, budget: Option<f64>) -> TuneSpec {
         "parallel": parallel, "budget": budget, "algorithm": "random", "early_stop": "off",
         "params": {} });
     serde_json::from_value(spec).unwrap()
+}
+
+#[test]
+fn trial_of_several_machines_does_not_pause() {
+    let is_refused = |early_stop: EarlyStop, gang: Option<Box<GangSpec>>| {
+        let alone = json!({ "name": "x", "command": { "args": ["true"] } });
+        let spec = Spec { gang, ..serde_json::from_value(alone).unwrap() };
+        let space = TuneSpec { early_stop, ..tune(3, 1, None) };
+        let found = space_check::check(&space, &spec);
+        found.iter().any(|finding| finding.message.contains("several machines cannot pause"))
+    };
+    assert!(is_refused(EarlyStop::PausingAsha, Some(Box::default())));
+    assert!(!is_refused(EarlyStop::PausingAsha, None));
+    assert!(!is_refused(EarlyStop::Asha, Some(Box::default())));
 }
 
 fn usd(dollars: f64) -> Option<Usd> {

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::app::record_errors::record_fault;
 use crate::app::{ExitCode, Fault};
-use crate::job::{JobId, RECORD_FORMAT, ResolvedSpec, TuneSpec, Tuning};
+use crate::job::{JobId, RECORD_FORMAT, ResolvedSpec, Spec, TuneSpec, Tuning, seat_leader};
 use crate::jobdir::TuningDir;
 use crate::market::CloudKind;
 use crate::wire::StoreHandle;
@@ -27,11 +27,19 @@ pub fn tuning_of(job: &ResolvedSpec, tune: &TuneSpec, here: &str) -> Tuning {
         owner: job.owner.clone().unwrap_or_default(),
         tune: tune.clone(),
         seed: seed(&job.spec.name),
-        spec: job.spec.clone(),
+        spec: spec_without_id(job),
         code: job.code.clone(),
         origins: job.origins.clone(),
         here: (job.spec.machine.cloud == CloudKind::Local).then(|| here.to_owned()),
     }
+}
+
+/// The seats of a gang follow from its job. A new id would make the same job file another tuning.
+fn spec_without_id(job: &ResolvedSpec) -> Spec {
+    let mut job = job.clone();
+    job.job = JobId::from_name(&job.spec.name, [0; 6]);
+    seat_leader(&mut job);
+    job.spec
 }
 
 /// The same name gives the same random choices.

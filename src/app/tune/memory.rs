@@ -7,13 +7,13 @@ use crate::app::record_errors::record_fault;
 use crate::app::tune::begin::tuning_name;
 use crate::app::{ExitCode, Fault};
 use crate::job::{
-    EarlyStop, JobId, JobOutcome, MetricSeries, RECORD_FORMAT, ResolvedSpec, TrialFate,
+    EarlyStop, JobId, JobOutcome, MetricSeries, RECORD_FORMAT, Receipt, ResolvedSpec, TrialFate,
     TrialPaused, TuneSpec, TuneTrial, TuneTrialEnd, Tuning, TuningEnd,
 };
-use crate::jobdir::{JobDir, JobDirError, TuningDir, tunings};
+use crate::jobdir::{GangDir, JobDir, JobDirError, TuningDir, tunings};
 use crate::market::Usd;
 use crate::policy::tune::next_trial::TrialStand;
-use crate::policy::tune::trial_fate::end_of_trial;
+use crate::policy::tune::trial_fate::{EndedTrial, end_of_trial};
 use crate::wire::StoreHandle;
 
 /// One tuning, and all that is known of its trials.
@@ -158,9 +158,14 @@ impl KnownTrial {
         self.end.is_none() && self.paused.is_none()
     }
 
-    /// Its job by now.
+    /// Its job by now; of a gang, the job of rank 0.
     pub fn job(&self) -> &JobId {
         &self.spec().job
+    }
+
+    /// The jobs of all its ranks, rank 0 first. A trial of one machine has one.
+    pub fn rank_jobs(&self) -> Vec<JobId> {
+        self.spec().rank_jobs()
     }
 
     pub fn spec(&self) -> &ResolvedSpec {
@@ -191,7 +196,7 @@ impl KnownTrial {
         }
     }
 
-    /// Looks at a trial that had not ended. Its end follows from the receipt of its job.
+    /// Looks at a trial that had not ended. Its end follows from the receipts of all its ranks.
     async fn look(
         &mut self,
         store: &StoreHandle,
@@ -218,6 +223,8 @@ impl KnownTrial {
             self.series = self.series_before.clone();
             self.series.join(&series_of(&job).await?);
             let Some(receipt) = receipt else { return Ok(()) };
+            // Another rank may still bill. Its job is driven until then.
+            let Some(others) = self.other_receipts(store).await? else { return Ok(()) };
             self.is_made = true;
             let may_pause = tune.early_stop == EarlyStop::PausingAsha;
             let was_stopped = receipt.outcome == JobOutcome::Stopped;
@@ -229,12 +236,33 @@ impl KnownTrial {
                 continue;
             }
             let pruned = dir.pruned(number).await?;
-            let series = self.series.clone();
-            let mut end = end_of_trial(number, &tune.metric, &receipt, pruned.as_ref(), series);
+            let gang = match self.spec().member() {
+                Some(_) => GangDir::new(Arc::clone(store), self.job().clone()).end().await?,
+                None => None,
+            };
+            let (receipt, others, gang, pruned) =
+                (&receipt, &others, gang.as_ref(), pruned.as_ref());
+            let ended = EndedTrial { receipt, others, gang, pruned };
+            let mut end = end_of_trial(number, &tune.metric, &ended, self.series.clone());
             end.usd += self.usd_before;
             self.end = Some(end);
             return Ok(());
         }
+    }
+
+    /// The receipts of the ranks beside rank 0. `None`: one has not ended.
+    async fn other_receipts(
+        &self,
+        store: &StoreHandle,
+    ) -> Result<Option<Vec<Receipt>>, JobDirError> {
+        let mut receipts = Vec::new();
+        for job in self.rank_jobs().into_iter().skip(1) {
+            match JobDir::new(Arc::clone(store), job).receipt().await? {
+                Some(receipt) => receipts.push(receipt),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(receipts))
     }
 
     /// Whether a paused trial goes on.

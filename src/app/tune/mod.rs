@@ -14,4 +14,5 @@ pub mod memory;
 pub mod param_places;
 pub mod pause;
 pub mod step;
+mod trial_cost;
 pub mod view;

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::step::{Resumed, TuneDriver, TuneStep, stop_unless_asked};
+use super::step::{Resumed, TuneDriver, TuneStep, stop_ranks};
 use crate::app::record_errors::record_fault;
 use crate::app::{ExitCode, Fault};
 use crate::job::{
@@ -66,8 +66,7 @@ impl TuneDriver<'_> {
             reason: reason.clone(),
         };
         self.memory.dir.pause(&record).await.map_err(|error| record_fault(&error))?;
-        let job = JobDir::new(Arc::clone(&self.memory.store), known.job().clone());
-        stop_unless_asked(&job, &self.by, self.clock).await?;
+        stop_ranks(&self.memory.store, known, &self.by, self.clock).await?;
         Ok(format!("trial {number} is {reason}"))
     }
 

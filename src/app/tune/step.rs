@@ -16,17 +16,16 @@ use crate::app::{ExitCode, Fault};
 use crate::controller::{Controller, applied_id};
 use crate::job::{
     Applied, EarlyStop, JobId, ParamValues, RECORD_FORMAT, ResolvedSpec, TrialPruned, TuneTrial,
-    TunedTrial, TuningEnd, TuningEndedBecause, Wish,
+    TunedTrial, TuningEnd, TuningEndedBecause, Wish, seat_leader,
 };
 use crate::jobdir::JobDir;
-use crate::market::Usd;
 use crate::policy::Wishes;
 use crate::policy::tune::next_trial::{
     BudgetVerdict, NextTrial, TrialValues, fits_budget, next_trial,
 };
 use crate::policy::tune::trial_command::spec_of_trial;
 use crate::policy::tune::{grid, random};
-use crate::wire::{ClockHandle, TuneEngine};
+use crate::wire::{ClockHandle, StoreHandle, TuneEngine};
 
 /// Drives one tuning. Several may drive the same one.
 pub struct TuneDriver<'a> {
@@ -118,7 +117,7 @@ impl TuneDriver<'_> {
         }
         // While trials were started, others may have ended.
         step.said.extend(self.news(&told));
-        step.running = self.memory.running().map(|known| known.job().clone()).collect();
+        step.running = self.memory.running().flat_map(KnownTrial::rank_jobs).collect();
         step.is_over = self.memory.is_over();
         Ok(step)
     }
@@ -160,10 +159,9 @@ impl TuneDriver<'_> {
             if known.end.is_none() && !known.is_made {
                 if is_stopped {
                     // The user's stop may have come before this trial was there.
-                    let job = JobDir::new(Arc::clone(&self.memory.store), known.job().clone());
-                    stop_unless_asked(&job, &self.by, self.clock).await?;
+                    stop_ranks(&self.memory.store, known, &self.by, self.clock).await?;
                 }
-                dir.make_job(known.spec()).await.map_err(|error| record_fault(&error))?;
+                dir.make_jobs(known.spec()).await.map_err(|error| record_fault(&error))?;
             }
             known.is_made = true;
         }
@@ -310,8 +308,7 @@ impl TuneDriver<'_> {
         let (at, by) = (self.clock.now(), self.by.clone());
         let record = TrialPruned { format: RECORD_FORMAT, number, at, by, reason: reason.clone() };
         self.memory.dir.prune(&record).await.map_err(|error| record_fault(&error))?;
-        let job = JobDir::new(Arc::clone(&self.memory.store), known.job().clone());
-        stop_unless_asked(&job, &self.by, self.clock).await?;
+        stop_ranks(&self.memory.store, known, &self.by, self.clock).await?;
         Ok(format!("trial {number} is {reason}"))
     }
 
@@ -325,7 +322,7 @@ impl TuneDriver<'_> {
             params: params.clone(),
         };
         let spec = spec_of_trial(&tuning.spec, &tuned);
-        ResolvedSpec {
+        let mut job = ResolvedSpec {
             format: RECORD_FORMAT,
             job: self.id_of(&spec.name, &number.to_string()),
             created: self.clock.now(),
@@ -338,7 +335,9 @@ impl TuneDriver<'_> {
             continues: None,
             trial: None,
             tuned: Some(tuned),
-        }
+        };
+        seat_leader(&mut job);
+        job
     }
 
     /// The id of a job of this tuning: always the same.
@@ -353,33 +352,22 @@ impl TuneDriver<'_> {
         };
         applied_id(&self.memory.store.url(), job_name, &origin, key)
     }
-
-    /// The most that the job can cost; `None`: unlimited.
-    ///
-    /// # Errors
-    /// Fails when a budget needs the figure, and no machine can be planned now.
-    pub(super) async fn most_of(&self, job: &ResolvedSpec) -> Result<Option<Usd>, Fault> {
-        let own_budget = job.spec.limits.budget;
-        match self.controller.first_plan(job).await {
-            Ok(planned) => Ok(planned.most_job.usd),
-            Err(error) if own_budget.is_none() && self.memory.tuning.tune.budget.is_some() => {
-                Err(Fault::from_error(ExitCode::UNREACHABLE, &error)
-                    .meaning("no further trial is started; running ones go on"))
-            }
-            Err(error) => {
-                tracing::debug!(job = %job.job, "its cost is not known before it starts: {error}");
-                Ok(own_budget)
-            }
-        }
-    }
 }
 
-/// Asks a job to stop, once.
-pub(super) async fn stop_unless_asked(
-    job: &JobDir,
+/// Asks the jobs of a trial to stop, once, rank 0 first.
+pub(super) async fn stop_ranks(
+    store: &StoreHandle,
+    known: &KnownTrial,
     by: &str,
     clock: &ClockHandle,
 ) -> Result<(), Fault> {
+    for job in known.rank_jobs() {
+        stop_unless_asked(&JobDir::new(Arc::clone(store), job), by, clock).await?;
+    }
+    Ok(())
+}
+
+async fn stop_unless_asked(job: &JobDir, by: &str, clock: &ClockHandle) -> Result<(), Fault> {
     let requests = job.requests().await.map_err(|error| record_fault(&error))?;
     if Wishes::of(&requests).end.is_some() {
         return Ok(());

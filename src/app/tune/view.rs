@@ -8,10 +8,11 @@ use serde::Serialize;
 
 use super::memory::{KnownTrial, TuneMemory};
 use crate::app::Fault;
+use crate::app::gang::gang_rows::with_ranks;
 use crate::app::record_errors::record_fault;
 use crate::app::view::job_summary::Summary;
 use crate::job::{JobId, MetricPoint, ParamValues, TrialFate, TuneGoal, Tuning, TuningEnd};
-use crate::jobdir::JobDir;
+use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Usd, elapsed};
 use crate::policy::tune::next_trial::{committed, wanted_trials};
 use crate::wire::Workstation;
@@ -228,9 +229,7 @@ async fn row(memory: &TuneMemory, known: &KnownTrial, now: Timestamp) -> Result<
             Some(paused) => (PAUSED, known.usd_before, paused.at, paused.reason.clone()),
             None => {
                 let job = JobDir::new(Arc::clone(&memory.store), known.job().clone());
-                let summary = Summary::read(&job, now).await;
-                let summary = summary.map_err(|error| record_fault(&error))?;
-                let usd = summary.map_or(Usd::ZERO, |summary| summary.usd);
+                let usd = usd_so_far(&job, now).await.map_err(|error| record_fault(&error))?;
                 ("running", known.usd_before + usd, now, trial.reason.clone())
             }
         },
@@ -247,6 +246,14 @@ async fn row(memory: &TuneMemory, known: &KnownTrial, now: Timestamp) -> Result<
         reason,
         points: known.series.points.clone(),
     })
+}
+
+/// The cost of a running trial, with all its ranks.
+async fn usd_so_far(job: &JobDir, now: Timestamp) -> Result<Usd, JobDirError> {
+    match Summary::read(job, now).await? {
+        Some(summary) => Ok(with_ranks(summary, job, now).await?.usd),
+        None => Ok(Usd::ZERO),
+    }
 }
 
 /// Complete ones with the best first, then running ones, then the others.

@@ -98,7 +98,8 @@ impl Shipped {
             self.over_a_cap.is_some() || out_of_reach.as_ref().is_some_and(OutOfReach::is_late);
         let code = if is_refused { ExitCode::REFUSED } else { ExitCode::UNREACHABLE };
         let tuning = submission.loaded.tune.as_ref();
-        let tuning = tuning.map(|tune| TuningCost::of(tune, self.planned.most_job.usd));
+        let most = gang_cost::most_of_trial(&self.planned, self.gang.as_ref());
+        let tuning = tuning.map(|tune| TuningCost::of(tune, most));
         if context.is_machine_output() {
             let unanswered = self.fault.sentence();
             context.printer.json(&PlanDocument {

@@ -34,6 +34,12 @@ pub fn priced(gang: Option<&GangCost>) -> &[PricedMachines] {
     gang.map_or(&[], |gang| &gang.priced)
 }
 
+/// The most that a trial of a tuning can cost, with all its ranks. `None`: nothing bounds it.
+pub fn most_of_trial(planned: &Planned, gang: Option<&GangCost>) -> Option<Usd> {
+    let most = planned.most_job.usd?;
+    gang.map_or(Some(most), |gang| gang.most_usd)
+}
+
 /// Machines of one kind.
 struct KindCost {
     count: usize,

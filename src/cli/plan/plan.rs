@@ -6,7 +6,7 @@ use super::catalog_plan::Shipped;
 use super::dry_run::{LaunchPermission, LaunchPermissions};
 use super::first_plan;
 use super::forecast::{self, Forecast};
-use super::gang_cost::{self, gang_cost};
+use super::gang_cost::{self, gang_cost, most_of_trial};
 use super::limit_check::OutOfReach;
 use super::plan_document::{PlanDocument, PlanSource};
 use super::preflight::{self, PreflightCheck, PreflightFacts, PreflightFinding, preflight};
@@ -84,7 +84,6 @@ pub async fn show(
     }
     let forecast = Forecast::of(&planned, &spec.spec, context.clock.now());
     let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
-    let tuning = loaded.tune.as_ref().map(|tune| TuningCost::of(tune, most_job.usd));
     let (permissions, exceeded) = tokio::join!(
         LaunchPermissions::asked(&controller, &spec.spec, &planned),
         bid_text::BidHistory::asked(&controller, plan, context.clock.now())
@@ -117,6 +116,8 @@ pub async fn show(
         cadence.as_ref().map_or(ExitCode::SUCCESS, checkpoint_cadence::CadenceShown::code)
     };
     let gang_cost = gang_cost(context, &controller, &spec, &planned).await?;
+    let most = most_of_trial(&planned, gang_cost.as_ref());
+    let tuning = loaded.tune.as_ref().map(|tune| TuningCost::of(tune, most));
     let gang_lack = gang_cost.as_ref().and_then(|cost| cost.lack.as_ref());
     let code = gang_lack.map_or(code, |lack| lack.code);
     if context.is_machine_output() {

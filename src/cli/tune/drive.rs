@@ -14,7 +14,7 @@ use futures::stream::FuturesUnordered;
 
 use super::table;
 use crate::app::drive as app_drive;
-use crate::app::tune::memory::TuneMemory;
+use crate::app::tune::memory::{KnownTrial, TuneMemory};
 use crate::app::tune::step::{TuneDriver, TuneStep};
 use crate::app::tune::view::TuneView;
 use crate::cli::account::proof_gate;
@@ -194,8 +194,8 @@ async fn warn_unproven(context: &Context, workstation: &Workstation, memory: &Tu
 
 fn leave_jobs(context: &Context, memory: &TuneMemory) -> Result<(), Fault> {
     let workstation = job_root::workstation(context)?;
-    for known in memory.running() {
-        app_drive::hand_over(&workstation, known.job())?;
+    for job in memory.running().flat_map(KnownTrial::rank_jobs) {
+        app_drive::hand_over(&workstation, &job)?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use crate::app::drive;
 use crate::app::record_errors::record_fault;
 use crate::app::tune::begin::tuning_name;
 use crate::cli::account::proof_gate;
+use crate::cli::plan::gang_cost::{gang_cost, most_of_trial};
 use crate::cli::plan::preflight::{self, PreflightFacts, preflight};
 use crate::cli::plan::submission::Submission;
 use crate::cli::plan::{account_ready, text};
@@ -60,11 +61,14 @@ pub async fn check(
     let findings = preflight(context, &controller, facts).await;
     preflight::refuse_before_the_plan(&findings)?;
     account_ready::warn_unready(context, &planned.unready);
-    let cost = TuningCost::of(tune, planned.most_job.usd);
+    let gang = gang_cost(context, &controller, &spec, &planned).await?;
+    let cost = TuningCost::of(tune, most_of_trial(&planned, gang.as_ref()));
     if machine.cloud != CloudKind::Local {
         text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
+        gang.iter().for_each(|gang| context.printer.note(gang.sentence.clone()));
         context.printer.note(cost.sentence());
     }
+    gang.and_then(|gang| gang.lack).map_or(Ok(()), Err)?;
     preflight::refuse(&findings)?;
     refuse_small_budget(&cost, submission.loaded.spec.limits.budget)?;
     proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(context, &regions));

@@ -10,7 +10,7 @@ use super::{drive, launch_check, show};
 use crate::app::text::verb;
 use crate::app::tune::begin::{TuningAgain, begin, tuning_name, tuning_of};
 use crate::app::tune::engine_question::engine_fault;
-use crate::app::tune::memory::TuneMemory;
+use crate::app::tune::memory::{KnownTrial, TuneMemory};
 use crate::app::{record_errors, stop as app_stop};
 use crate::cli::plan::preflight;
 use crate::cli::plan::submission::Submission;
@@ -184,8 +184,8 @@ pub async fn end(name: &str, wish: Wish, context: &Context) -> Result<ExitCode, 
     let end = end.map_err(|error| record_errors::record_fault(&error))?;
     let terminal = Terminal::new(context, false);
     let mut asked = Vec::new();
-    for known in memory.running() {
-        let dir = JobDir::new(store.clone(), known.job().clone());
+    for job in memory.running().flat_map(KnownTrial::rank_jobs) {
+        let dir = JobDir::new(store.clone(), job);
         let wished = dir.insist_on(wish, &workstation.name, &*context.clock).await;
         wished.map_err(|error| record_errors::wish_fault(&error, dir.job()))?;
         app_stop::see_it_through(&terminal.session(&store)?, &dir, wish);

@@ -78,6 +78,12 @@ impl ResolvedSpec {
         self.spec.gang.as_ref()?.member.as_ref().filter(|member| member.is_sound())
     }
 
+    /// The jobs of all ranks, rank 0 first; of a job with one machine, itself.
+    pub fn rank_jobs(&self) -> Vec<JobId> {
+        let Some(member) = self.member() else { return vec![self.job.clone()] };
+        member.seats.iter().map(|seat| seat.job.clone()).collect()
+    }
+
     /// The checkpoint of the earlier job, until the job has its own.
     pub fn inherited(&self) -> Option<&Inherited> {
         self.continues.as_ref()?.checkpoint.as_ref()

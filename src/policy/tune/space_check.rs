@@ -36,9 +36,9 @@ pub fn check_search(tune: &TuneSpec) -> Vec<Finding> {
 /// The findings of a tuning and the job of its trials.
 pub fn check(tune: &TuneSpec, spec: &Spec) -> Vec<Finding> {
     let mut found = check_search(tune);
-    if spec.gang.is_some() {
-        let finding = Finding::error("tune", "does not go with [gang]: a trial has one machine");
-        found.push(finding.hint("take out [gang], or run the job by `lamp run`"));
+    if spec.gang.is_some() && tune.early_stop == EarlyStop::PausingAsha {
+        let what = "is `pausing-asha`, and a trial of several machines cannot pause";
+        found.push(Finding::error("tune.early_stop", what).hint("write `asha`"));
     }
     if let Command::Shell(line) = &spec.command
         && !has_places(&spec.command, tune.params.keys())
