@@ -303,6 +303,53 @@ fn hyperparameters_of_the_config_search_and_are_described() {
     assert_eq!((&best["trialId"], &best["state"]), (&"2".into(), &"SUCCEEDED".into()));
 }
 
+/// A trial is a gang of a master and a worker, and the master reports. It ends last, because the
+/// job ends with it.
+#[test]
+fn search_with_workers_runs_a_gang_for_each_trial() {
+    let Some(folder) = python_folder() else {
+        return skipped("python", "there is no Python with setuptools, venv and ensurepip");
+    };
+    let sandbox = trainer();
+    let said = sandbox.path().join("said");
+    std::fs::create_dir(&said).unwrap();
+    let meets = format!(
+        "import pathlib, time\n\
+         mark, role = pathlib.Path('{}', trial), json.loads(os.environ['TF_CONFIG'])['task']['type']\n\
+         print('role', role, flush=True)\n\
+         while role != 'worker' and not mark.exists():\n    time.sleep(0.1)\n\
+         report =",
+        said.display()
+    );
+    let tuned = TUNED
+        .replace("report =", &meets)
+        .replace("str(abs", "'-1' if role == 'worker' else str(abs")
+        + "if role == 'worker': mark.touch()\n";
+    sandbox.write("trainer/tuned.py", tuned);
+    let workers = "trainingInput:\n  scaleTier: CUSTOM\n  masterType: n1-standard-4\n  \
+                   workerType: n1-standard-4\n  workerCount: 1\n";
+    let search =
+        SEARCH.replace("maxTrials: 3", "maxTrials: 2").replace("maxValue: 3", "maxValue: 2");
+    sandbox.write("hptuning.yaml", search.replace("trainingInput:\n", workers));
+    sandbox.write("search.sh", SEARCH_LINES.replace("\nif submit; then exit 9; fi", ""));
+    let ended = sandbox.end(&mut script(&sandbox, "search.sh", &folder));
+    if is_offline(&ended) {
+        return skipped("python", "pip cannot fetch `wheel`, which this Python lacks");
+    }
+    assert_eq!(ended.code, 0, "{ended:?}");
+    for trial in 1..=2 {
+        for task in ["master-replica-0", "worker-replica-0"] {
+            let streamed = format!("{task}\t{trial}\ttrial {trial} depth {trial} ");
+            assert!(ended.out.contains(&streamed), "{streamed}: {}", ended.out);
+        }
+    }
+    let jobs = ended.out.lines().filter(|line| line.contains("SUCCEEDED")).count();
+    assert_eq!(jobs, 1, "no trial and no rank is a job of its own: {}", ended.out);
+    let described: Value = serde_json::from_str(&sandbox.read("described.json")).unwrap();
+    let best = &described["trainingOutput"]["trials"][0];
+    assert_eq!(best["finalMetric"]["objectiveValue"], 0.0, "{described:#}");
+}
+
 /// The columns of gcloud, and its exit code: 1 unless the job has succeeded.
 const STREAMED: &str = r#"
 set -eu

@@ -15,7 +15,7 @@ use crate::app::tune::memory::TuneMemory;
 use crate::app::tune::view::TuneView;
 use crate::app::view::job_summary::Summary;
 use crate::app::{ExitCode, Fault, find_job, record_errors};
-use crate::job::{ClusterJob, GangRole, JOB_DIR_URL, JobId, JobState, Spec};
+use crate::job::{ClusterJob, GangRole, JOB_DIR_URL, JobId, JobState, ResolvedSpec, Spec};
 use crate::jobdir::{self, JobDir};
 use crate::market::{Span, Usd};
 use crate::wire::StoreHandle;
@@ -224,7 +224,7 @@ async fn list_tunings(
         let Ok(memory) = TuneMemory::open(store, dir.name()).await else { continue };
         let Ok(view) = TuneView::read(&memory, now).await else { continue };
         let jobs = memory.trials.values().flat_map(|known| &known.jobs);
-        trials.extend(jobs.map(|spec| spec.job.clone()));
+        trials.extend(jobs.flat_map(ResolvedSpec::rank_jobs));
         views.push(JobView::of_tuning(&memory, &view));
     }
     Ok((views, trials))

@@ -89,7 +89,7 @@ pub fn training_job(name: &str, file: &TrainingFile) -> Result<TrainingJob, Vec<
     let (run_secs_max, wait_secs_max) = scheduling(input, &mut found, &mut notes);
     say_runtime(input, &mut notes);
     say_without_meaning(name, file, &mut notes);
-    let search = search(input, &roles, &mut found);
+    let search = search(input, &mut found);
     if !found.is_empty() {
         return Err(found);
     }
@@ -113,15 +113,9 @@ pub fn training_job(name: &str, file: &TrainingFile) -> Result<TrainingJob, Vec<
     })
 }
 
-fn search(input: &TrainingInput, roles: &[JobRole], found: &mut Vec<Finding>) -> Option<TuneSpec> {
+fn search(input: &TrainingInput, found: &mut Vec<Finding>) -> Option<TuneSpec> {
     let (tune, mistakes) = tune_spec(input.hyperparameters.as_ref()?);
     found.extend(mistakes);
-    if roles.iter().map(|role| role.count).sum::<u32>() > 1 {
-        let path = "trainingInput.hyperparameters";
-        let what = "needs one machine a trial, and the job has several";
-        let hint = "set `workerCount: 0` and `parameterServerCount: 0`, or take it out";
-        found.push(Finding::error(path, what).hint(hint));
-    }
     Some(tune)
 }
 
@@ -478,11 +472,11 @@ mod tests {
     }
 
     #[test]
-    fn search_on_several_machines_is_refused() {
+    fn search_may_have_several_machines_a_trial() {
         let search = "  hyperparameters:\n    params:\n    - {parameterName: a, type: INTEGER, minValue: 1, maxValue: 3}\n";
         assert_eq!(with(search).unwrap().search.map(|tune| tune.params.len()), Some(1));
-        let said = with(&format!("  scaleTier: STANDARD_1\n{search}")).unwrap_err();
-        assert!(said.len() == 1 && said[0].contains("one machine a trial"), "{said:?}");
+        let job = with(&format!("  scaleTier: STANDARD_1\n{search}")).unwrap();
+        assert!(job.search.is_some() && job.is_gang(), "{job:?}");
     }
 
     #[test]

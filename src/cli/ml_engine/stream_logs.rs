@@ -17,7 +17,7 @@ use crate::cli::output::log_columns::LogColumns;
 use crate::cli::run::attach::{Attached, look_every};
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
-use crate::job::{GangRole, JobId};
+use crate::job::{GangRole, JobId, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::wire::StoreHandle;
 
@@ -46,7 +46,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     if let Some(memory) = find_tuning(&store, &args.job).await? {
         if args.task_name.is_some() {
-            context.printer.note("--task-name has no meaning for a search: each trial is one task");
+            context.printer.note("--task-name has no meaning for a search: all tasks are shown");
         }
         return stream_trials(context, memory).await;
     }
@@ -157,21 +157,24 @@ async fn print_task(
 /// Fails when the job root does not answer.
 pub async fn stream_trials(context: &Context, mut memory: TuneMemory) -> Result<ExitCode, Fault> {
     let store: StoreHandle = memory.store.clone();
-    let mut logs: BTreeMap<(u32, usize), TrialLog> = BTreeMap::new();
+    let mut logs: BTreeMap<JobId, TrialLog> = BTreeMap::new();
     loop {
         // Read before the logs, so that no output before an end is missed.
         memory.refresh().await?;
         let is_over = memory.is_over();
         for (number, known) in &memory.trials {
             for (at, spec) in known.jobs.iter().enumerate() {
-                let log = logs.entry((*number, at));
-                let log = log.or_insert_with(|| TrialLog::new(&store, *number, &spec.job));
-                if log.is_done {
-                    continue;
-                }
-                log.print_new(context).await.map_err(|error| record_fault(&error))?;
-                if !known.is_running() || at + 1 < known.jobs.len() {
-                    log.print_last(context);
+                let has_ended = !known.is_running() || at + 1 < known.jobs.len();
+                for (job, task) in trial_tasks(spec) {
+                    let log = logs.entry(job.clone());
+                    let log = log.or_insert_with(|| TrialLog::new(&store, *number, &job, &task));
+                    if log.is_done {
+                        continue;
+                    }
+                    log.print_new(context).await.map_err(|error| record_fault(&error))?;
+                    if has_ended {
+                        log.print_last(context);
+                    }
                 }
             }
         }
@@ -180,6 +183,13 @@ pub async fn stream_trials(context: &Context, mut memory: TuneMemory) -> Result<
         }
         context.clock.sleep(look_every(&store.url())).await;
     }
+}
+
+/// The jobs of all ranks of a trial, each with the name of its task.
+fn trial_tasks(spec: &ResolvedSpec) -> Vec<(JobId, String)> {
+    let Some(member) = spec.member() else { return vec![(spec.job.clone(), TASK.to_owned())] };
+    let names = task_names(member.seats.iter().map(|seat| seat.role));
+    member.seats.iter().map(|seat| seat.job.clone()).zip(names).collect()
 }
 
 /// The log of one job of a trial, as far as it was printed.
@@ -191,10 +201,10 @@ struct TrialLog {
 }
 
 impl TrialLog {
-    fn new(store: &StoreHandle, number: u32, job: &JobId) -> Self {
+    fn new(store: &StoreHandle, number: u32, job: &JobId, task: &str) -> Self {
         TrialLog {
             dir: JobDir::new(store.clone(), job.clone()),
-            columns: LogColumns::new(TASK, Some(number)),
+            columns: LogColumns::new(task, Some(number)),
             tail: None,
             is_done: false,
         }
