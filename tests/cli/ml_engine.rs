@@ -344,7 +344,7 @@ fn search_with_workers_runs_a_gang_for_each_trial() {
         }
     }
     let jobs = ended.out.lines().filter(|line| line.contains("SUCCEEDED")).count();
-    assert_eq!(jobs, 1, "no trial and no rank is a job of its own: {}", ended.out);
+    assert_eq!(jobs, 1, "trials and ranks are not listed: {}", ended.out);
     let described: Value = serde_json::from_str(&sandbox.read("described.json")).unwrap();
     let best = &described["trainingOutput"]["trials"][0];
     assert_eq!(best["finalMetric"]["objectiveValue"], 0.0, "{described:#}");

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::controller::{Archive, SubmitError, applied_id, submit, upload_code};
-use lamplighter::job::{Applied, CodeArchive, ResolvedSpec};
-use lamplighter::jobdir::{JobDir, layout};
+use lamplighter::job::{
+    Applied, CodeArchive, GangSpec, NodeCount, ResolvedSpec, other_members, seat_leader,
+};
+use lamplighter::jobdir::{JobDir, TuningDir, layout};
 use lamplighter::ports::{Clock, Store};
 use sha2::{Digest, Sha256};
 
@@ -123,4 +125,31 @@ fn what_is_applied_has_an_id_of_its_own_in_each_job_root() {
     let id = |root: &str| applied_id(root, "one", &applied, "f\n0");
     assert_ne!(id("s3://bucket/a"), id("s3://bucket/b"));
     assert_eq!(id("file:///home/me/jobs"), id("file:///home/me/jobs/"), "however it is written");
+}
+
+/// A driver that is killed half-way leaves ranks that buy nothing. The next one makes the rest.
+#[test]
+fn rank_0_of_a_trial_is_made_last() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let store = FaultyStore::new(clock.clone());
+        let shared: Arc<dyn Store> = store.clone();
+        let mut leader = spec(clock.now());
+        let nodes = NodeCount::exactly(3);
+        leader.spec.gang = Some(Box::new(GangSpec { nodes, ..GangSpec::default() }));
+        seat_leader(&mut leader);
+        let others = other_members(&leader);
+        assert_eq!(others.len(), 2);
+        let is_made = async |job: &ResolvedSpec| {
+            JobDir::new(shared.clone(), job.job.clone()).spec().await.unwrap().is_some()
+        };
+        let dir = TuningDir::new(shared.clone(), "walks");
+        store.fault(others[1].job.as_str(), Fault::Down, None);
+        assert!(dir.make_jobs(&leader).await.is_err());
+        assert!(is_made(&others[0]).await && !is_made(&leader).await);
+        store.mend();
+        dir.make_jobs(&leader).await.unwrap();
+        assert!(is_made(&others[1]).await && is_made(&leader).await);
+        // A driver that comes later does the same again.
+        dir.make_jobs(&leader).await.unwrap();
+    });
 }
