@@ -13,6 +13,18 @@ pub fn not_ours(bucket: &str) -> String {
     format!("`{bucket}` is another account's, or we may not look at it")
 }
 
+/// The bucket and the prefix of a job root; `None` for a folder.
+pub fn bucket_of(url: &str) -> Option<(String, String)> {
+    let (bucket, prefix) =
+        url.strip_prefix("s3://")?.split_once('/').unwrap_or((url.strip_prefix("s3://")?, ""));
+    Some((bucket.to_owned(), with_slash(prefix)))
+}
+
+pub fn with_slash(prefix: &str) -> String {
+    let plain = prefix.trim_matches('/');
+    if plain.is_empty() { String::new() } else { format!("{plain}/") }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetupNames {
     pub owner: String,
@@ -271,5 +283,19 @@ impl SetupStep {
             | SetupStep::DeleteRole
             | SetupStep::DeleteGroup { .. } => "delete",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn job_root_is_a_bucket_and_a_prefix() {
+        let parts = |bucket: &str, prefix: &str| Some((bucket.to_owned(), prefix.to_owned()));
+        assert_eq!(bucket_of("s3://b"), parts("b", ""));
+        assert_eq!(bucket_of("s3://b/a/c"), parts("b", "a/c/"));
+        assert_eq!(bucket_of("file:///x"), None);
+        assert_eq!((with_slash("/a/"), with_slash("/")), ("a/".to_owned(), String::new()));
     }
 }

@@ -19,6 +19,7 @@ pub mod find_job;
 pub mod gang;
 pub mod import;
 pub mod job_act;
+pub mod launch;
 pub mod log_tail;
 pub mod missing_spec;
 pub mod models;

@@ -1,5 +1,7 @@
 //! What an act of a person needs: where the jobs are, who asks, and how to speak with the person.
 
+use std::time::Duration;
+
 use super::Fault;
 use crate::job::JobId;
 use crate::wire::{ClockHandle, StoreHandle, Workstation};
@@ -31,6 +33,25 @@ pub enum SessionLine {
     Warning(String),
     /// What to type next.
     Hint(String),
+}
+
+/// After this time a person wonders whether anything happens.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Runs `work`, and says what is going on after a second.
+pub async fn saying<T>(
+    clock: &ClockHandle,
+    face: &dyn Face,
+    what: impl std::fmt::Display,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = std::pin::pin!(work);
+    tokio::select! {
+        biased;
+        done = &mut work => return done,
+        () = clock.sleep(PATIENCE) => face.tell(SessionLine::Note(format!("{what} ..."))),
+    }
+    work.await
 }
 
 impl Session<'_> {

@@ -38,7 +38,7 @@ use crate::adapters::workstation::launch_lock::LaunchTurns;
 use crate::adapters::workstation::page_token;
 use crate::adapters::workstation::process_env;
 use crate::controller::{CapsInForce, Controller, Shipper};
-use crate::job::{JobId, MachineSpec, NotifySpec};
+use crate::job::{JobId, MachineSpec, NotifySpec, SecretSource};
 use crate::market::{self, Offer, PriceHistory, Region, Span, Supply, Zone};
 use crate::ports;
 
@@ -70,6 +70,8 @@ pub struct Workstation {
     pub caps: Arc<CapsInForce>,
     /// The program for machines, instead of the one beside this program.
     pub agent_binary: Option<PathBuf>,
+    /// The secrets that machines may read.
+    pub secrets: Vec<SecretSource>,
     #[cfg(feature = "aws")]
     session: Arc<AwsSession>,
 }
@@ -96,6 +98,7 @@ impl Workstation {
             aws,
             caps: Arc::default(),
             agent_binary: None,
+            secrets: Vec::new(),
         }
     }
 

@@ -16,11 +16,10 @@ mod asked {
 
     use super::RunningCheck;
     use crate::account::lookup::{Found, SubnetFound};
-    use crate::account::setup::{GROUP, SetupNames, box_role};
+    use crate::account::setup::{GROUP, SetupNames, box_role, bucket_of};
+    use crate::app::launch::region_hint;
     use crate::app::text::local_time;
     use crate::cli::Context;
-    use crate::cli::account::setup_steps::bucket_of;
-    use crate::cli::plan::region_arg;
     use crate::config::{AwsFile, MachineFile};
     use crate::job::{AlarmRule, MachineSpec};
     use crate::jobdir::{ProofDir, SweeperDir};
@@ -212,7 +211,7 @@ mod asked {
         let (home, known) = desk.doctor.home().await;
         let all = desk.doctor.regions().await;
         // AWS adds regions after a release, and an emulator has its own.
-        let unknown = all.iter().find_map(|name| region_arg::unknown(name));
+        let unknown = all.iter().find_map(|name| region_hint::unknown(name));
         match (known, unknown, all.len()) {
             (true, Some(unknown), _) => Check::warning("region", unknown)
                 .fix("--region, `regions` in [aws] of the configuration, or AWS_REGION names it"),

@@ -13,13 +13,14 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::setup_steps::{
-    Carried, ConfigChange, SetupArgs, bucket_of, carry_out, confirm, edited, fault, open,
-    refuse_blocked, settings, show, write,
+    Carried, ConfigChange, SetupArgs, carry_out, confirm, edited, fault, open, refuse_blocked,
+    settings, show, write,
 };
 use crate::account::lookup::SetupFound;
+use crate::account::setup::bucket_of;
+use crate::app::launch::region_hint;
 use crate::cli::output::printer::shell_word;
 use crate::cli::output::progress::with_progress;
-use crate::cli::plan::region_arg;
 use crate::cli::status::other_job_root::Lying;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::config_edit::{self, Setting};
@@ -258,7 +259,7 @@ fn warn_unpriced(context: &Context, regions: &[String]) {
     // An unknown region was reported before.
     let unpriced = |name: &&String| {
         Catalog::shipped().disk_gib_month(&Region::new(name.as_str())).is_none()
-            && region_arg::unknown(name).is_none()
+            && region_hint::unknown(name).is_none()
     };
     let unpriced: Vec<String> = regions.iter().filter(unpriced).cloned().collect();
     if !unpriced.is_empty() {

@@ -9,7 +9,6 @@ pub(crate) mod iam;
 pub(crate) mod init_aws;
 #[cfg(feature = "aws")]
 pub(crate) mod lambda_entry;
-pub(crate) mod proof_gate;
 pub(crate) mod prove_shutdown;
 pub(crate) mod prove_sweeper;
 #[cfg(feature = "aws")]

@@ -17,16 +17,18 @@ use futures::future::{FutureExt as _, join_all};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{proof_gate, prove_sweeper};
+use super::prove_sweeper;
 use crate::account::sweeper;
 use crate::app::drive;
+use crate::app::launch::account_ready;
+use crate::app::launch::first_plan;
+use crate::app::launch::preflight;
+use crate::app::launch::proof_gate;
 use crate::app::record_errors;
 use crate::app::text::counted;
 use crate::cli::output::printer::{Stream, Style};
 use crate::cli::output::progress::with_progress;
-use crate::cli::plan::account_ready;
-use crate::cli::plan::first_plan;
-use crate::cli::plan::preflight;
+use crate::cli::shell::terminal::Terminal;
 use crate::cli::shell::{confirm, ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::SpanWord;
@@ -151,8 +153,9 @@ impl ProofRun<'_> {
             let within =
                 args.within.as_ref().map_or(shutdown_proof::within(switch), |within| within.0);
             let spec = self.spec(trial, within, &types);
-            let (planned, lacks) =
-                account_ready::planned(self.context, &self.controller, &spec).await;
+            let terminal = Terminal::new(self.context, false);
+            let session = terminal.session(&self.store)?;
+            let (planned, lacks) = account_ready::planned(&session, &self.controller, &spec).await;
             account_ready::refuse(&lacks, &spec)?;
             let planned = planned?;
             if let Some(reason) = first_plan::held_back(&self.controller, &planned).await? {

@@ -2,10 +2,10 @@
 
 use std::io::IsTerminal;
 
-use crate::account::setup::SetupNames;
+use crate::account::setup::{SetupNames, bucket_of, with_slash};
+use crate::app::launch::region_hint;
 use crate::cli::output::printer::{Stream, Style};
 use crate::cli::output::progress::with_progress;
-use crate::cli::plan::region_arg;
 use crate::cli::shell::ctrl_c;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Give, render_table_within};
@@ -36,18 +36,6 @@ pub struct SetupArgs {
     /// Do not ask
     #[arg(short, long)]
     pub yes: bool,
-}
-
-/// The bucket and the prefix of a job root; `None` for a folder.
-pub fn bucket_of(url: &str) -> Option<(String, String)> {
-    let (bucket, prefix) =
-        url.strip_prefix("s3://")?.split_once('/').unwrap_or((url.strip_prefix("s3://")?, ""));
-    Some((bucket.to_owned(), with_slash(prefix)))
-}
-
-pub fn with_slash(prefix: &str) -> String {
-    let plain = prefix.trim_matches('/');
-    if plain.is_empty() { String::new() } else { format!("{plain}/") }
 }
 
 /// Why S3 refuses this bucket name; `None` for a valid one.
@@ -95,7 +83,7 @@ pub async fn open(
         secrets: context.user.aws.secrets(),
         sweeper_binary: context.environment.sweeper_binary.clone(),
     };
-    for unknown in place.region.iter().filter_map(|name| region_arg::unknown(name)) {
+    for unknown in place.region.iter().filter_map(|name| region_hint::unknown(name)) {
         context.printer.warn(unknown);
     }
     if let Some((name, wrong)) =
@@ -117,7 +105,7 @@ pub async fn open(
             }
             _ => "`aws sts get-caller-identity` must answer; `lamp doctor` says what is missing",
         };
-        let slip = if error.fix.is_none() { region_arg::hint(&error.to_string()) } else { None };
+        let slip = if error.fix.is_none() { region_hint::hint(&error.to_string()) } else { None };
         fault(&error).meaning("nothing was changed").hint(slip.unwrap_or_else(|| hint.to_owned()))
     })
 }
@@ -178,7 +166,7 @@ pub fn refuse_blocked(lines: &[SetupLine]) -> Result<(), Fault> {
     let why = line.remark.clone().unwrap_or_default();
     let fault = Fault::new(ExitCode::REFUSED, format!("{}: {why}", line.thing))
         .meaning("nothing was changed");
-    Err(match region_arg::hint(&line.thing) {
+    Err(match region_hint::hint(&line.thing) {
         Some(slip) => fault.hint(slip),
         None => fault,
     })
@@ -341,14 +329,5 @@ mod tests {
         let text = table(Some(80), &rows);
         assert!(text.lines().all(|line| crate::cli::output::wrap::columns(line) <= 80), "{text}");
         assert!(text.contains("create, version, close, encrypt, tidy"), "{text}");
-    }
-
-    #[test]
-    fn job_root_is_a_bucket_and_a_prefix() {
-        let parts = |bucket: &str, prefix: &str| Some((bucket.to_owned(), prefix.to_owned()));
-        assert_eq!(bucket_of("s3://b"), parts("b", ""));
-        assert_eq!(bucket_of("s3://b/a/c"), parts("b", "a/c/"));
-        assert_eq!(bucket_of("file:///x"), None);
-        assert_eq!((with_slash("/a/"), with_slash("/")), ("a/".to_owned(), String::new()));
     }
 }

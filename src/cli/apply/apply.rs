@@ -24,17 +24,19 @@ use super::job_files::files_of;
 use super::ready_file::{self, ReadyFile, Scheduled};
 use super::shortfall::Short;
 use crate::app::drive;
-use crate::app::record_errors;
-use crate::app::text::counted;
-use crate::cli::account::proof_gate::{self, Proofs};
-use crate::cli::output::printer::shell_word;
-use crate::cli::plan::preflight::{
+use crate::app::launch::preflight::{
     self, PreflightCheck, PreflightFacts, PreflightFinding, preflight,
 };
+use crate::app::launch::proof_gate::{self, Proofs};
+use crate::app::record_errors;
+use crate::app::session::Session;
+use crate::app::text::counted;
+use crate::cli::output::printer::shell_word;
 use crate::cli::plan::submission::Submission;
 use crate::cli::run::run;
 use crate::cli::shell::confirm;
 use crate::cli::shell::job_root;
+use crate::cli::shell::terminal::Terminal;
 use crate::cli::{Context, ExitCode, Fault, JobArgs, render_table};
 use crate::controller::Controller;
 use crate::job::{JobId, Receipt, Schedule};
@@ -127,6 +129,8 @@ async fn apply(
     } else {
         job_root::open(context).await?
     };
+    let terminal = Terminal::new(context, args.yes);
+    let session = terminal.session(&store)?;
     let mut ready = Vec::new();
     for file in &prepare_all(&files, context)? {
         ready.push(ready_file::read(context, &store, &set, file).await?);
@@ -143,7 +147,7 @@ async fn apply(
     let wishes = ApplyWishes { replace: args.replace, prune: args.prune, again: args.again, whole };
     let planned = changes(&facts, &jobs, &scheduled, wishes);
     let controller = drive::controller(&job_root::workstation(context)?, &store)?;
-    let costs = Costs::of(context, &controller, &planned, &ready).await;
+    let costs = Costs::of(&session, context, &controller, &planned, &ready).await;
     let capped = caps_cost::of(context, &store, &planned, &costs).await?;
     if !context.is_machine_output() {
         let falls_short = |change: &FileChange| {
@@ -162,12 +166,12 @@ async fn apply(
                 .map(|short| short.told(&again(&args.paths, whole, &change.file, &set, context)))
         };
         let ends = |job: &JobId| matches!(short.get(job), Some(Short::Ends));
-        show(context, &set, &planned, &costs, (falls_short, ends));
+        show(context, &session, &set, &planned, &costs, (falls_short, ends));
         capped.iter().for_each(|capped| capped.tell(context));
     }
     let costs = (costs, capped);
     if args.dry_run {
-        let findings = check(args, context, &controller, &store, &planned, &ready, &costs.0).await;
+        let findings = check(args, &session, &controller, &planned, &ready, &costs.0).await;
         for finding in findings.iter().filter(|_| !context.is_machine_output()) {
             let refused = &finding.fault;
             context.printer.warn(format!("it would be refused: {}", refused.sentence()));
@@ -180,7 +184,7 @@ async fn apply(
         tell(context, &set, &planned, &costs, &[], false);
         return Ok(ExitCode::SUCCESS);
     }
-    let findings = check(args, context, &controller, &store, &planned, &ready, &costs.0).await;
+    let findings = check(args, &session, &controller, &planned, &ready, &costs.0).await;
     preflight::refuse(&findings)?;
     confirm(args, context, &planned)?;
     *means = AS_FAR;
@@ -343,6 +347,7 @@ async fn schedules_of(
 /// `short`: what to say about a file whose job fell short. `ends`: which jobs were asked to end.
 fn show(
     context: &Context,
+    session: &Session<'_>,
     set: &str,
     planned: &[FileChange],
     costs: &Costs,
@@ -386,7 +391,7 @@ fn show(
         })
         .collect();
     context.printer.line(render_table(&["file", "kind", "change", "at most", "also"], &rows, &[]));
-    costs.tell(context);
+    costs.tell(session);
     if planned.iter().any(|change| change.change == ChangeKind::Gone && change.is_nothing()) {
         context.printer.hint("`--prune` stops what is left of files that are gone");
     }
@@ -417,9 +422,8 @@ fn word(change: ChangeKind) -> &'static str {
 /// The checks before anything is made. The clock matters only to jobs that are made now.
 async fn check(
     args: &Args,
-    context: &Context,
+    session: &Session<'_>,
     controller: &Controller,
-    store: &StoreHandle,
     planned: &[FileChange],
     ready: &[ReadyFile],
     costs: &Costs,
@@ -430,7 +434,7 @@ async fn check(
     let makes_job =
         planned.iter().any(|change| change.makes() && change.kind == Applies::Job) && !args.dry_run;
     let clock = if makes_job { controller.check_clock().await.err() } else { None };
-    let (proofs, unknown) = match proofs(args, context, store, planned, ready).await {
+    let (proofs, unknown) = match proofs(args, session, planned, ready).await {
         Ok(proofs) => (proofs, None),
         Err(fault) => (None, Some(found(PreflightCheck::Proof, fault))),
     };
@@ -439,12 +443,12 @@ async fn check(
         proofs: proofs.as_ref().map(|(proofs, regions)| (proofs, regions)),
         ..PreflightFacts::default()
     };
-    findings.extend(preflight(context, controller, facts).await);
+    findings.extend(preflight(controller, facts, session.clock.now()).await);
     findings.extend(unknown);
     if let (Some((proofs, regions)), None) =
         (&proofs, preflight::finding(&findings, PreflightCheck::Proof))
     {
-        proofs.tell_what_was_not_tried(context, regions);
+        proofs.tell_what_was_not_tried(session, regions);
     }
     findings
 }
@@ -452,8 +456,7 @@ async fn check(
 /// Jobs made here run while this workstation is off, so they need a proof.
 async fn proofs(
     args: &Args,
-    context: &Context,
-    store: &StoreHandle,
+    session: &Session<'_>,
     planned: &[FileChange],
     ready: &[ReadyFile],
 ) -> Result<Option<(Proofs, BTreeSet<String>)>, Fault> {
@@ -467,12 +470,11 @@ async fn proofs(
     if machines.is_empty() {
         return Ok(None);
     }
-    let workstation = job_root::workstation(context)?;
     let mut regions = BTreeSet::new();
     for machine in machines {
-        regions.extend(workstation.aws_regions(&machine.regions).await);
+        regions.extend(session.workstation.aws_regions(&machine.regions).await);
     }
-    Ok(Some((proof_gate::look(&workstation, store).await?, regions)))
+    Ok(Some((proof_gate::look(session.workstation, session.store).await?, regions)))
 }
 
 fn confirm(args: &Args, context: &Context, planned: &[FileChange]) -> Result<(), Fault> {

@@ -8,7 +8,8 @@ use futures::stream::{self, StreamExt};
 use serde_json::{Value, json};
 
 use super::ready_file::ReadyFile;
-use crate::cli::plan::account_ready;
+use crate::app::launch::account_ready;
+use crate::app::session::Session;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{Controller, Planned, Unready};
 use crate::job::Plan;
@@ -33,6 +34,7 @@ pub struct Costs {
 
 impl Costs {
     pub async fn of(
+        session: &Session<'_>,
         context: &Context,
         controller: &Controller,
         planned: &[FileChange],
@@ -43,11 +45,11 @@ impl Costs {
         };
         let costs = stream::iter(ready.iter().filter(is_made)).map(|one| async move {
             let spec = one.submission.spec(context);
-            let (planned, lacks) = account_ready::planned(context, controller, &spec).await;
+            let (planned, lacks) = account_ready::planned(session, controller, &spec).await;
             // As in `lamp run`, missing credentials are reported first. A schedule is not launched
             // now.
             let is_judged = one.scheduled.is_none()
-                && (planned.is_ok() || account_ready::was_seen(context, &lacks));
+                && (planned.is_ok() || account_ready::was_seen(session, &lacks));
             let file = &one.applied.file;
             let refused = if is_judged { account_ready::refuse(&lacks, &spec).err() } else { None };
             let refused = refused.map(|refused| refused.also(format!("`{file}` asks for one")));
@@ -97,15 +99,15 @@ impl Costs {
         }
     }
 
-    pub fn tell(&self, context: &Context) {
+    pub fn tell(&self, session: &Session<'_>) {
         for (file, cost) in &self.costs {
             match cost {
                 Cost::Planned(planned) => {
                     let offer = &planned.plan.offer;
-                    context.printer.note(format!("{file}: {}, {}", offer.describe(), offer.price));
+                    session.note(format!("{file}: {}, {}", offer.describe(), offer.price));
                 }
                 Cost::Unknown(why, _) => {
-                    context.printer.warn(format!("{file}: what it would cost is not known: {why}"))
+                    session.warn(format!("{file}: what it would cost is not known: {why}"))
                 }
             }
         }
@@ -115,10 +117,10 @@ impl Costs {
                 unready.push(one.clone());
             }
         }
-        account_ready::warn_unready(context, &unready);
+        account_ready::warn_unready(session, &unready);
         let most: Option<Vec<Usd>> = self.costs.values().map(Cost::most).collect();
         if let Some(most) = most.filter(|most| most.len() > 1) {
-            context.printer.note(format!(
+            session.note(format!(
                 "together, once each and with every machine that may follow, they cost at most {}",
                 most.into_iter().sum::<Usd>().rounded_up()
             ));

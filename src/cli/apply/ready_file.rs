@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::app::gang::gang_jobs::refuse_scheduled_gang;
+use crate::app::launch::preflight;
 use crate::app::record_errors;
-use crate::cli::plan::preflight;
 use crate::cli::plan::submission::Submission;
 use crate::cli::run::packed_job::{self, PackedJob};
 use crate::cli::shell::job_root;

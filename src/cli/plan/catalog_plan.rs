@@ -10,17 +10,17 @@
 
 use std::collections::BTreeSet;
 
-use super::first_plan;
-use super::gang_cost::{self, GangCost, gang_cost};
-use super::limit_check::OutOfReach;
 use super::plan_document::{PlanDocument, PlanSource};
 use super::text;
 use crate::app::costs::hours_cost::HoursCost;
+use crate::app::launch::account_ready;
+use crate::app::launch::first_plan;
+use crate::app::launch::gang_cost::{self, GangCost, gang_cost};
+use crate::app::launch::limit_check::OutOfReach;
+use crate::app::session::Session;
 use crate::app::text::local_time;
 use crate::cli::output::table::{Give, render_within};
-use crate::cli::plan::account_ready;
 use crate::cli::plan::submission::Submission;
-use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, Stream};
 use crate::controller::{ActError, Planned};
 use crate::job::{MarketChoice, Plan, ResolvedSpec, Spec};
@@ -29,7 +29,7 @@ use crate::policy::account::setup_plan::Lack;
 use crate::policy::purchase::bid;
 use crate::policy::purchase::ranking::Ranked;
 use crate::policy::tune::tuning_cost::TuningCost;
-use crate::wire::{self, StoreHandle};
+use crate::wire;
 
 /// Rows of the table; `-o json` has all.
 const ROWS_MAX: usize = 12;
@@ -51,17 +51,16 @@ impl Shipped {
     /// Returns `fault` when AWS did answer, or the catalogue has nothing for this job.
     pub async fn instead_of(
         fault: Fault,
-        context: &Context,
-        store: &StoreHandle,
+        session: &Session<'_>,
         spec: &ResolvedSpec,
     ) -> Result<Shipped, Fault> {
         if spec.spec.machine.cloud != CloudKind::Aws || fault.code != ExitCode::UNREACHABLE {
             return Err(fault);
         }
-        let Ok(workstation) = job_root::workstation(context) else { return Err(fault) };
+        let workstation = session.workstation;
         let regions = workstation.aws_regions(&spec.spec.machine.regions).await;
         let Ok(controller) =
-            workstation.by_the_catalogue(store, regions.iter().map(Region::new).collect())
+            workstation.by_the_catalogue(session.store, regions.iter().map(Region::new).collect())
         else {
             return Err(fault);
         };
@@ -70,7 +69,7 @@ impl Shipped {
             Ok(planned) => {
                 let notes = notes(&spec.spec, &planned.plan);
                 let over_a_cap = controller.cap_forbids(&planned.plan).map(|reason| reason.text);
-                let gang = gang_cost(context, &controller, &on_demand, &planned).await?;
+                let gang = gang_cost(session, &controller, &on_demand, &planned).await?;
                 Ok(Shipped { planned, spec: on_demand, fault, notes, over_a_cap, gang })
             }
             Err(none) => Err(instead(fault, &none, spec, &regions)),
@@ -82,6 +81,7 @@ impl Shipped {
     pub fn show(
         &self,
         context: &Context,
+        session: &Session<'_>,
         submission: &Submission,
         lacks: &[Lack],
         hours: Option<f64>,
@@ -115,7 +115,7 @@ impl Shipped {
         }
         context.printer.warn(format!("this is not from EC2: {}", self.fault.sentence()));
         self.fault.hint.iter().for_each(|hint| context.printer.hint(hint));
-        out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
+        out_of_reach.iter().for_each(|out_of_reach| text::warn_out_of_reach(context, out_of_reach));
         context.printer.prose(2, catalogue());
         context.printer.line(format!("\n{}\n", self.table(context.printer.columns(Stream::Out))));
         let hours = hours.map(|hours| hours.sentence());
@@ -124,7 +124,7 @@ impl Shipped {
         for line in gang.chain(self.lines()).chain(tuning).chain(hours) {
             context.printer.prose(2, line);
         }
-        account_ready::warn(context, lacks, Some(self.planned.plan.offer.region.as_str()));
+        account_ready::warn(session, lacks, Some(self.planned.plan.offer.region.as_str()));
         if let Some(reason) = &self.over_a_cap {
             context
                 .printer

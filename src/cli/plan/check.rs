@@ -3,8 +3,8 @@
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use super::limit_check::OutOfReach;
 use super::saved_files;
+use crate::app::launch::limit_check::OutOfReach;
 use crate::app::text::counted;
 use crate::cli::output::printer::Stream;
 use crate::cli::output::printer::shell_word;

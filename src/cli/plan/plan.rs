@@ -4,20 +4,24 @@ use clap::Args as ClapArgs;
 
 use super::catalog_plan::Shipped;
 use super::dry_run::{LaunchPermission, LaunchPermissions};
-use super::first_plan;
 use super::forecast::{self, Forecast};
-use super::gang_cost::{self, gang_cost, most_of_trial};
-use super::limit_check::OutOfReach;
 use super::plan_document::{PlanDocument, PlanSource};
-use super::preflight::{self, PreflightCheck, PreflightFacts, PreflightFinding, preflight};
-use super::{bid_text, check, checkpoint_cadence, saved_files, text};
+use super::{bid_text, check, saved_files, text};
 use crate::app::costs::hours_cost::{HoursCost, hours_of_work};
 use crate::app::drive;
+use crate::app::launch::account_ready;
+use crate::app::launch::checkpoint_cadence::{self, CadenceShown};
+use crate::app::launch::first_plan;
+use crate::app::launch::gang_cost::{self, gang_cost, most_of_trial};
+use crate::app::launch::limit_check::OutOfReach;
+use crate::app::launch::preflight::{
+    self, PreflightCheck, PreflightFacts, PreflightFinding, preflight,
+};
 use crate::app::text::local_time;
 use crate::cli::apply::caps_view;
-use crate::cli::plan::account_ready;
 use crate::cli::plan::submission::Submission;
 use crate::cli::shell::job_root;
+use crate::cli::shell::terminal::Terminal;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::Planned;
 use crate::job::{Finding, Plan};
@@ -54,23 +58,25 @@ pub async fn show(
     let Submission { loaded, survey } = submission;
     preflight::refuse_cloud(loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
+    let terminal = Terminal::new(context, false);
+    let session = terminal.session(&store)?;
     let controller = drive::controller(&job_root::workstation(context)?, &store)?;
     let spec = submission.spec(context);
     let (measured, (planned, lacks), clock) = tokio::join!(
         checkpoint_cadence::measured(&store, &spec),
-        account_ready::planned(context, &controller, &spec),
+        account_ready::planned(&session, &controller, &spec),
         controller.check_clock()
     );
     let planned = match planned {
         Ok(planned) => planned,
         Err(fault) => {
             account_ready::refuse_planless(&lacks, &spec)?;
-            let shipped = Shipped::instead_of(fault, context, &store, &spec)
+            let shipped = Shipped::instead_of(fault, &session, &spec)
                 .await
                 .map_err(|fault| slips_first(fault, &loaded.findings));
             return shipped
-                .map(|shipped| shipped.show(context, submission, &lacks, hours))
-                .inspect_err(|_| account_ready::warn(context, &lacks, None));
+                .map(|shipped| shipped.show(context, &session, submission, &lacks, hours))
+                .inspect_err(|_| account_ready::warn(&session, &lacks, None));
         }
     };
     let Planned { plan, most_job, fallbacks, ranking, quotas, refused, unready, .. } = &planned;
@@ -96,7 +102,7 @@ pub async fn show(
         planned: Some(&planned),
         proofs: None,
     };
-    let findings = preflight(context, &controller, facts).await;
+    let findings = preflight(&controller, facts, context.clock.now()).await;
     let agent = preflight::finding(&findings, PreflightCheck::Agent).map(Fault::sentence);
     let clock =
         preflight::finding(&findings, PreflightCheck::Clock).map(|fault| fault.what.clone());
@@ -113,9 +119,9 @@ pub async fn show(
     } else if forbidden.is_some() || agent.is_some() {
         ExitCode::LAUNCH_FAILED
     } else {
-        cadence.as_ref().map_or(ExitCode::SUCCESS, checkpoint_cadence::CadenceShown::code)
+        cadence.as_ref().map_or(ExitCode::SUCCESS, CadenceShown::code)
     };
-    let gang_cost = gang_cost(context, &controller, &spec, &planned).await?;
+    let gang_cost = gang_cost(&session, &controller, &spec, &planned).await?;
     let most = most_of_trial(&planned, gang_cost.as_ref());
     let tuning = loaded.tune.as_ref().map(|tune| TuningCost::of(tune, most));
     let gang_lack = gang_cost.as_ref().and_then(|cost| cost.lack.as_ref());
@@ -161,7 +167,7 @@ pub async fn show(
         });
         return Ok(code);
     }
-    out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
+    out_of_reach.iter().for_each(|out_of_reach| text::warn_out_of_reach(context, out_of_reach));
     // First: the lines below are of one rank.
     gang_cost.iter().for_each(|cost| context.printer.prose(2, &cost.sentence));
     for line in text::whole(
@@ -183,14 +189,14 @@ pub async fn show(
         context.printer.note(unknown);
     }
     permissions.tell(context);
-    account_ready::warn_unready(context, unready);
+    account_ready::warn_unready(&session, unready);
     if let Some(because) = agent {
         context.printer.warn(format!("the machine could not run its agent: {because}"));
     }
     if let Some(wrong) = clock {
         context.printer.warn(wrong);
     }
-    account_ready::warn(context, &lacks, Some(plan.offer.region.as_str()));
+    account_ready::warn(&session, &lacks, Some(plan.offer.region.as_str()));
     context.printer.line(submission.ships());
     context.printer.prose(2, saved_files::line(&loaded.spec));
     caps.iter().for_each(|caps| context.printer.prose(2, caps.text()));
@@ -207,12 +213,20 @@ pub async fn show(
             local_time(next)
         ));
     }
-    cadence.iter().for_each(|cadence| cadence.tell(context));
+    cadence.iter().for_each(|cadence| tell_cadence(context, cadence));
     if let Some(note) = check::idle_note(loaded) {
         context.printer.note(note);
     }
     context.printer.note("nothing was started");
     Ok(code)
+}
+
+fn tell_cadence(context: &Context, cadence: &CadenceShown) {
+    context.printer.prose(2, cadence.text());
+    if let Some(fault) = &cadence.fault {
+        context.printer.warn(fault);
+        context.printer.hint(cadence.cure());
+    }
 }
 
 /// Puts an unknown name first: it is the likeliest mistake.

@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::bid_text::BidExceeded;
-use super::checkpoint_cadence::CadenceShown;
 use super::dry_run::LaunchPermission;
 use super::forecast::Forecast;
-use super::gang_cost::GangCost;
-use super::limit_check::OutOfReach;
 use crate::app::costs::hours_cost::HoursCost;
+use crate::app::launch::checkpoint_cadence::CadenceShown;
+use crate::app::launch::gang_cost::GangCost;
+use crate::app::launch::limit_check::OutOfReach;
 use crate::cli::apply::caps_view::CapsShown;
 use crate::controller::Unready;
 use crate::job::{LaunchRequest, RejectedOffer};

@@ -6,7 +6,9 @@ use std::fmt::Display;
 use jiff::Timestamp;
 
 use super::bid_text;
+use crate::app::launch::limit_check::OutOfReach;
 use crate::app::text::local_time;
+use crate::cli::Context;
 use crate::controller::Planned;
 use crate::job::{LaunchRequest, MarketChoice, Plan, RejectedOffer, Spec, image_contents};
 use crate::market::{CloudKind, GpuRequirement, Market, Offer, Quota, Usd};
@@ -322,6 +324,11 @@ fn cut<T: Display>(lines: impl Iterator<Item = T>) -> Vec<String> {
         some.push(format!("  and {more} more; `-o json` has all"));
     }
     some
+}
+
+pub fn warn_out_of_reach(context: &Context, out_of_reach: &OutOfReach) {
+    context.printer.warn(out_of_reach.sentence());
+    context.printer.hint(out_of_reach.cure());
 }
 
 #[cfg(test)]

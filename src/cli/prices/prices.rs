@@ -10,11 +10,12 @@ use super::history as course;
 use super::source::PriceSource;
 use super::table;
 use super::{buy_or_rent, plot};
+use crate::app::launch::region_hint;
 use crate::app::prices::price_row::{self, PriceRow};
-use crate::cli::plan::region_arg;
+use crate::app::session::saying;
 use crate::cli::shell::flags::one_name;
 use crate::cli::shell::job_root;
-use crate::cli::shell::slow_notice::saying;
+use crate::cli::shell::terminal::Terminal;
 use crate::cli::{Context, ExitCode, Fault, Format, Stream};
 use crate::config::closest;
 use crate::job::{MachineSpec, MarketChoice};
@@ -183,10 +184,10 @@ fn nothing(machine: &MachineSpec, supply: &Supply, is_asked: bool) -> Fault {
     }
     // Unknown regions explain everything: nothing is sold there.
     if !machine.regions.is_empty()
-        && machine.regions.iter().all(|name| region_arg::unknown(name).is_some())
+        && machine.regions.iter().all(|name| region_hint::unknown(name).is_some())
     {
         let unknown: Vec<String> =
-            machine.regions.iter().filter_map(|name| region_arg::unknown(name)).collect();
+            machine.regions.iter().filter_map(|name| region_hint::unknown(name)).collect();
         let code = if is_asked { ExitCode::NOT_FOUND } else { ExitCode::UNREACHABLE };
         return Fault::new(code, format!("nothing is sold in {}", machine.regions.join(", ")))
             .hint(unknown.join("; "));
@@ -315,7 +316,8 @@ async fn supply(
 ) -> Result<(Supply, PriceSource), Fault> {
     let workstation = job_root::workstation(context)?;
     let because = match saying(
-        context,
+        &context.clock,
+        &Terminal::new(context, false),
         "asking EC2 for types, zones and prices",
         workstation.ec2_supply(machine, window),
     )

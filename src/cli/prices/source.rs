@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::cli::plan::region_arg;
+use crate::app::launch::region_hint;
 use crate::cli::{Context, Fault};
 use crate::market::Catalog;
 
@@ -50,7 +50,7 @@ impl PriceSource {
     pub fn warn(&self, context: &Context) {
         let Some(because) = &self.because else { return };
         context.printer.warn(format!("this is not from EC2: {because}"));
-        let slip = region_arg::hint(because);
+        let slip = region_hint::hint(because);
         slip.iter().chain(&self.hint).for_each(|hint| context.printer.hint(hint));
     }
 }

@@ -2,15 +2,13 @@
 //! would be better.
 
 use super::evidence::RehearsalCheck;
+use crate::app::launch::checkpoint_cadence::CLOUDS_NOTICE;
 use crate::job::CheckpointSpec;
 use crate::market::Span;
 use crate::policy::{CadenceFault, cadence_cost, check_cadence, daly_interval};
 
 /// An example, in the middle of what published traces of GPU spot machines show.
 const TAKEN_EVERY: Span = Span::from_secs(6 * 3600);
-
-/// EC2's notice. A rehearsal may use a shorter one to be faster; a separate check judges that one.
-pub const CLOUDS_NOTICE: Span = Span::from_secs(120);
 
 /// Measurements here cannot justify an interval below this.
 const SECOND: Span = Span::from_secs(1);

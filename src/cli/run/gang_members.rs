@@ -9,9 +9,10 @@ use crate::app::drive;
 use crate::app::gang::ask_ranks::ask_ranks;
 use crate::app::gang::gang_jobs::{all_ranks, member_of};
 use crate::app::gang::gang_report::GangReport;
+use crate::app::launch::{account_ready, first_plan};
 use crate::app::record_errors;
 use crate::cli::output::progress::with_progress;
-use crate::cli::plan::{account_ready, first_plan};
+use crate::cli::shell::terminal::Terminal;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::Controller;
 use crate::job::other_members;
@@ -101,8 +102,10 @@ impl GangStart<'_> {
             made.map_err(|error| packed_job::submit_fault(&error))?;
             return drive::hand_over(self.workstation, &member.job).map(drop);
         }
-        let (planned, lacks) = account_ready::planned(context, self.controller, member).await;
-        let planned = account_ready::plan_or_refusal(context, planned, &lacks, member)?;
+        let terminal = Terminal::new(context, false);
+        let session = terminal.session(self.store)?;
+        let (planned, lacks) = account_ready::planned(&session, self.controller, member).await;
+        let planned = account_ready::plan_or_refusal(&session, planned, &lacks, member)?;
         self.carry_code(context, member).await?;
         let (_, begun) = self
             .controller

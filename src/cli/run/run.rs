@@ -13,20 +13,22 @@ use super::run_from::RunFrom;
 use super::{duplicate_name, gang_members, nested_run, packed_job};
 use crate::app::drive;
 use crate::app::find_job;
+use crate::app::launch::account_ready;
+use crate::app::launch::checkpoint_cadence;
+use crate::app::launch::first_plan;
+use crate::app::launch::gang_cost::gang_cost;
+use crate::app::launch::limit_check::OutOfReach;
+use crate::app::launch::preflight::{self, PreflightFacts, preflight};
+use crate::app::launch::proof_gate;
 use crate::app::record_errors;
-use crate::cli::account::proof_gate;
 use crate::cli::control::outputs;
 use crate::cli::output::log_columns::LogColumns;
 use crate::cli::output::progress::with_progress;
-use crate::cli::plan::account_ready;
-use crate::cli::plan::first_plan;
-use crate::cli::plan::gang_cost::gang_cost;
-use crate::cli::plan::limit_check::OutOfReach;
-use crate::cli::plan::preflight::{self, PreflightFacts, preflight};
 use crate::cli::plan::submission::Submission;
-use crate::cli::plan::{checkpoint_cadence, plan, saved_files, text};
+use crate::cli::plan::{plan, saved_files, text};
 use crate::cli::shell::ctrl_c::{LeaveSignals, gone_before};
 use crate::cli::shell::job_root;
+use crate::cli::shell::terminal::Terminal;
 use crate::cli::status::receipt;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::{Controller, JobMemory, Planned};
@@ -128,9 +130,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             && code != ExitCode::UNREACHABLE
             && proof_gate::is_asked(machine.cloud, args.unproven)
         {
-            let (workstation, store) =
-                (job_root::workstation(context)?, job_root::open(context).await?);
-            proof_gate::warn_beforehand(context, &workstation, &store, machine).await;
+            let store = job_root::open(context).await?;
+            let terminal = Terminal::new(context, false);
+            proof_gate::warn_beforehand(&terminal.session(&store)?, machine).await;
         }
         return Ok(code);
     }
@@ -142,6 +144,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let workstation = job_root::workstation(context)?;
     preflight::refuse_cloud(submission.loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
+    let terminal = Terminal::new(context, false);
+    let session = terminal.session(&store)?;
     // Before the job exists: a job that cannot be driven from here must not be left behind.
     let controller = drive::controller(&workstation, &store)?;
     let mut draft = Draft::new(context, &workstation, &store, &submission).await;
@@ -165,7 +169,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let reached = reach_root(context, &store, spec.spec.machine.cloud);
     // In parallel, so that these checks do not delay the launch.
     let others = duplicate_name::others(context, &store, &spec.spec.name, args.again);
-    let planned = account_ready::planned(context, &controller, spec);
+    let planned = account_ready::planned(&session, &controller, spec);
     let (reached, measured, proofs, (planned, lacks), clock, others) = tokio::join!(
         reached,
         checkpoint_cadence::measured(&store, spec),
@@ -175,7 +179,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         others
     );
     reached?;
-    let planned = account_ready::plan_or_refusal(context, planned, &lacks, spec)?;
+    let planned = account_ready::plan_or_refusal(&session, planned, &lacks, spec)?;
     let regions = if is_asked {
         proof_gate::regions(&workstation, &spec.spec.machine, &planned.plan).await
     } else {
@@ -189,24 +193,24 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         planned: Some(&planned),
         proofs: proofs.as_ref().map(|proofs| (proofs, &regions)),
     };
-    let findings = preflight(context, &controller, facts).await;
+    let findings = preflight(&controller, facts, context.clock.now()).await;
     preflight::refuse_before_the_plan(&findings)?;
     let out_of_reach = OutOfReach::of(&planned, spec, context.clock.now());
-    out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
-    account_ready::warn_unready(context, &planned.unready);
+    out_of_reach.iter().for_each(|out_of_reach| text::warn_out_of_reach(context, out_of_reach));
+    account_ready::warn_unready(&session, &planned.unready);
     let lines = match &from {
         Some(_) => text::before_a_continuation(&planned),
         None => text::before_a_run(&planned),
     };
     lines.into_iter().for_each(|line| context.printer.note(line));
-    let gang_cost = gang_cost(context, &controller, spec, &planned).await?;
+    let gang_cost = gang_cost(&session, &controller, spec, &planned).await?;
     if let Some(cost) = gang_cost {
         context.printer.note(cost.sentence);
         cost.lack.map_or(Ok(()), Err)?;
     }
     context.printer.note(saved_files::line(&spec.spec));
     preflight::refuse(&findings)?;
-    proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(context, &regions));
+    proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(&session, &regions));
     if let Some(reason) = first_plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
     }
@@ -249,7 +253,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         }
         None => {
             if is_asked {
-                proof_gate::warn(context, &workstation, &store, &regions).await;
+                proof_gate::warn(&session, &regions).await;
             }
             Ok(ExitCode::CTRL_C)
         }

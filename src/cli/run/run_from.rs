@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use crate::app::drive;
 use crate::app::find_job;
+use crate::app::launch::first_plan;
 use crate::app::view::discarded;
-use crate::cli::plan::first_plan;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
 use crate::controller::Kept;

@@ -21,20 +21,22 @@ use super::{nested_run, packed_job, run};
 use crate::app::drive;
 use crate::app::find_job;
 use crate::app::gang::gang_jobs::leader_of;
+use crate::app::launch::account_ready;
+use crate::app::launch::first_plan;
+use crate::app::launch::gang_cost::gang_cost;
+use crate::app::launch::preflight::{self, PreflightFacts, preflight};
+use crate::app::launch::proof_gate;
 use crate::app::record_errors;
+use crate::app::session::Session;
 use crate::app::view::discarded;
-use crate::cli::account::proof_gate;
 use crate::cli::apply::caps_view;
 use crate::cli::output::progress::with_progress;
-use crate::cli::plan::account_ready;
-use crate::cli::plan::first_plan;
-use crate::cli::plan::gang_cost::gang_cost;
-use crate::cli::plan::preflight::{self, PreflightFacts, preflight};
 use crate::cli::plan::submission::Submission;
 use crate::cli::plan::text;
 use crate::cli::shell::ctrl_c::{LeaveSignals, gone_before};
 use crate::cli::shell::deadline_arg::DeadlineArg;
 use crate::cli::shell::job_root;
+use crate::cli::shell::terminal::Terminal;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{Dollars, SpanWord};
 use crate::controller::{
@@ -44,7 +46,7 @@ use crate::job::seat_leader;
 use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec, StoredKind};
 use crate::jobdir::JobDir;
 use crate::market::Usd;
-use crate::wire::{StoreHandle, Workstation};
+use crate::wire::Workstation;
 
 /// Go on with a job that has ended: on the machine that was stopped and kept, or from its
 /// checkpoint
@@ -99,6 +101,8 @@ const SETTLE_LOOK_EVERY: Duration = Duration::from_millis(200);
 /// unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
+    let terminal = Terminal::new(context, false);
+    let session = terminal.session(&store)?;
     // A rank goes on with its whole gang.
     let dir = leader_of(find_job::find(&store, args.job.as_deref()).await?).await;
     let workstation = job_root::workstation(context)?;
@@ -124,8 +128,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     start_code::take_command(&mut spec, &args.code.command);
     preflight::refuse_cloud(spec.spec.machine.cloud)?;
-    let ((planned, lacks), clock) =
-        tokio::join!(account_ready::planned(context, &controller, &spec), controller.check_clock());
+    let ((planned, lacks), clock) = tokio::join!(
+        account_ready::planned(&session, &controller, &spec),
+        controller.check_clock()
+    );
     // A kept machine has its network, permissions and agent. A new one is bought as by `lamp run`.
     let buys = planned
         .as_ref()
@@ -133,7 +139,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             planned.plan.starts.is_none()
         });
     let lacks = if buys { lacks } else { Vec::new() };
-    let planned = account_ready::plan_or_refusal(context, planned, &lacks, &spec)?;
+    let planned = account_ready::plan_or_refusal(&session, planned, &lacks, &spec)?;
     let is_asked = args.detach && !args.dry_run;
     let (proofs, regions) =
         if is_asked && proof_gate::is_asked(spec.spec.machine.cloud, args.unproven) {
@@ -152,16 +158,16 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         planned: Some(&planned),
         proofs: proofs.as_ref().map(|proofs| (proofs, &regions)),
     };
-    let findings = preflight(context, &controller, facts).await;
+    let findings = preflight(&controller, facts, context.clock.now()).await;
     if args.dry_run {
         let refused = preflight::refuse(&findings).err();
-        return show(context, &controller, &store, &spec, &planned, refused).await;
+        return show(context, &session, &controller, &spec, &planned, refused).await;
     }
     preflight::refuse_before_the_plan(&findings)?;
-    account_ready::warn_unready(context, &planned.unready);
+    account_ready::warn_unready(&session, &planned.unready);
     text::before_a_continuation(&planned).into_iter().for_each(|line| context.printer.note(line));
     preflight::refuse(&findings)?;
-    proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(context, &regions));
+    proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(&session, &regions));
     if let Some(reason) = first_plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
     }
@@ -452,15 +458,15 @@ fn refuse_nothing_kept(kept: &Kept) -> Result<(), Fault> {
 
 async fn show(
     context: &Context,
+    session: &Session<'_>,
     controller: &Controller,
-    store: &StoreHandle,
     spec: &ResolvedSpec,
     found: &Planned,
     refused: Option<Fault>,
 ) -> Result<ExitCode, Fault> {
-    let caps = caps_view::shown(context, store).await?;
+    let caps = caps_view::shown(context, session.store).await?;
     let waits_for = first_plan::held_back(controller, found).await?;
-    let gang = gang_cost(context, controller, spec, found).await?;
+    let gang = gang_cost(session, controller, spec, found).await?;
     let planned = &found.plan;
     // As the start itself would end.
     let code = refused.as_ref().map_or(ExitCode::SUCCESS, |refused| refused.code);
@@ -482,7 +488,7 @@ async fn show(
     // First: the lines below are of one rank.
     gang.iter().for_each(|cost| context.printer.line(&cost.sentence));
     text::before_a_continuation(found).into_iter().for_each(|line| context.printer.line(line));
-    account_ready::warn_unready(context, &found.unready);
+    account_ready::warn_unready(session, &found.unready);
     caps.iter().for_each(|caps| context.printer.line(caps.text()));
     if let Some(reason) = waits_for.filter(|_| refused.is_none()) {
         context.printer.line(format!("it would wait for {reason}"));

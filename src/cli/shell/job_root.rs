@@ -59,6 +59,7 @@ pub fn workstation_of(context: &Context) -> Result<&Workstation, Fault> {
         aws_settings(context),
     );
     workstation.caps = Arc::new(caps_in_force(context));
+    workstation.secrets = context.user.aws.secrets();
     workstation.agent_binary = context.environment.agent_binary.clone();
     Ok(context.workstation.get_or_init(|| workstation))
 }

@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use crate::cli::Context;
 
-/// After this time a person wonders whether anything happens.
-const PATIENCE: Duration = Duration::from_secs(1);
-
 /// Less would report every slow line; after more, users press Ctrl-C. A job root that accepts
 /// connections without answers is silent for two minutes.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
@@ -28,21 +25,6 @@ pub async fn never_silent<T>(
                 context.printer.note(what);
             }
         }
-    }
-    work.await
-}
-
-/// Runs `work`, and says what is going on after a second.
-pub async fn saying<T>(
-    context: &Context,
-    what: impl std::fmt::Display,
-    work: impl Future<Output = T>,
-) -> T {
-    let mut work = std::pin::pin!(work);
-    tokio::select! {
-        biased;
-        done = &mut work => return done,
-        () = context.clock.sleep(PATIENCE) => context.printer.note(format!("{what} ...")),
     }
     work.await
 }

@@ -20,13 +20,15 @@ use super::text::MarketRow;
 use super::world;
 use super::world::Worlds;
 use crate::app::drive;
+use crate::app::launch::checkpoint_cadence;
+use crate::app::launch::first_plan;
+use crate::app::launch::limit_check::OutOfReach;
+use crate::app::launch::preflight;
 use crate::app::text::counted;
-use crate::cli::plan::checkpoint_cadence;
-use crate::cli::plan::first_plan;
 use crate::cli::plan::forecast::{self, TICK};
-use crate::cli::plan::limit_check::OutOfReach;
-use crate::cli::plan::preflight;
+use crate::cli::plan::text::warn_out_of_reach;
 use crate::cli::shell::job_root;
+use crate::cli::shell::terminal::Terminal;
 use crate::cli::{Context, ExitCode, Fault, JobArgs, Stream};
 use crate::config::Hourly;
 use crate::controller::Outlook;
@@ -126,7 +128,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let played =
         CoursePlayer { play: &play, pool: &pool, extras, traces: &traces, prices: prices.as_ref() };
     if !context.is_machine_output() {
-        out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
+        out_of_reach.iter().for_each(|out_of_reach| warn_out_of_reach(context, out_of_reach));
     }
     let world::Played { ran, courses: (times, asked), is_cut, lived, broken } =
         played.ran(args, context, &spec, &shown);
@@ -409,8 +411,11 @@ async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<KnownMarket, F
     preflight::refuse_cloud(spec.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
     let controller = drive::controller(&job_root::workstation(context)?, &store)?;
-    let outlook =
-        first_plan::first(context, &controller, spec).await?.outlook.ok_or_else(unknown)?;
+    let terminal = Terminal::new(context, false);
+    let outlook = first_plan::first(&terminal.session(&store)?, &controller, spec)
+        .await?
+        .outlook
+        .ok_or_else(unknown)?;
     let Outlook { spot, spot_most, on_demand, extras, speed, pool, .. } = outlook;
     Ok(KnownMarket {
         spot,

@@ -14,12 +14,14 @@ use futures::stream::FuturesUnordered;
 
 use super::table;
 use crate::app::drive as app_drive;
+use crate::app::launch::proof_gate;
+use crate::app::session::Session;
 use crate::app::tune::memory::{KnownTrial, TuneMemory};
 use crate::app::tune::step::{TuneDriver, TuneStep};
 use crate::app::tune::view::TuneView;
-use crate::cli::account::proof_gate;
 use crate::cli::shell::ctrl_c::LeaveSignals;
 use crate::cli::shell::job_root;
+use crate::cli::shell::terminal::Terminal;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::Controller;
 use crate::job::{JobId, Tuning, TuningEndedBecause};
@@ -68,7 +70,8 @@ pub async fn drive(context: &Context, memory: TuneMemory) -> Result<ExitCode, Fa
         }
         None => {
             hand_over(context, &driver.memory)?;
-            warn_unproven(context, &workstation, &driver.memory).await;
+            let terminal = Terminal::new(context, false);
+            warn_unproven(&terminal.session(&store)?, &driver.memory).await;
             Ok(ExitCode::CTRL_C)
         }
     }
@@ -184,11 +187,11 @@ pub fn hand_over(context: &Context, memory: &TuneMemory) -> Result<(), Fault> {
 }
 
 /// Nothing may have shown that machines at AWS end by themselves.
-async fn warn_unproven(context: &Context, workstation: &Workstation, memory: &TuneMemory) {
+async fn warn_unproven(session: &Session<'_>, memory: &TuneMemory) {
     let machine = &memory.tuning.spec.machine;
     if machine.cloud != CloudKind::Local {
-        let regions = workstation.aws_regions(&machine.regions).await.into_iter().collect();
-        proof_gate::warn(context, workstation, &memory.store, &regions).await;
+        let regions = session.workstation.aws_regions(&machine.regions).await;
+        proof_gate::warn(session, &regions.into_iter().collect()).await;
     }
 }
 

@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 
 use crate::app::drive;
+use crate::app::launch::account_ready;
+use crate::app::launch::gang_cost::{gang_cost, most_of_trial};
+use crate::app::launch::preflight::{self, PreflightFacts, preflight};
+use crate::app::launch::proof_gate;
 use crate::app::record_errors::record_fault;
 use crate::app::tune::begin::tuning_name;
-use crate::cli::account::proof_gate;
-use crate::cli::plan::gang_cost::{gang_cost, most_of_trial};
-use crate::cli::plan::preflight::{self, PreflightFacts, preflight};
 use crate::cli::plan::submission::Submission;
-use crate::cli::plan::{account_ready, text};
+use crate::cli::plan::text;
 use crate::cli::shell::job_root;
+use crate::cli::shell::terminal::Terminal;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::job::TuneSpec;
 use crate::jobdir::TuningDir;
@@ -27,28 +29,31 @@ pub async fn check(
     tune: &TuneSpec,
     needs_proof: bool,
 ) -> Result<(), Fault> {
-    let (workstation, store) = (job_root::workstation(context)?, job_root::open(context).await?);
+    let store = job_root::open(context).await?;
+    let terminal = Terminal::new(context, false);
+    let session = terminal.session(&store)?;
+    let workstation = session.workstation;
     let spec = submission.spec(context);
     let dir = TuningDir::new(store.clone(), &tuning_name(&spec.spec.name));
     if dir.end().await.map_err(|error| record_fault(&error))?.is_some() {
         // It starts no more trials.
         return Ok(());
     }
-    let controller = drive::controller(&workstation, &store)?;
+    let controller = drive::controller(workstation, &store)?;
     let machine = &spec.spec.machine;
     let needs_proof = proof_gate::is_asked(machine.cloud, !needs_proof);
     let proofs = async {
-        if needs_proof { Some(proof_gate::look(&workstation, &store).await) } else { None }
+        if needs_proof { Some(proof_gate::look(workstation, &store).await) } else { None }
     };
     let ((planned, lacks), proofs, clock) = tokio::join!(
-        account_ready::planned(context, &controller, &spec),
+        account_ready::planned(&session, &controller, &spec),
         proofs,
         controller.check_clock()
     );
-    let planned = account_ready::plan_or_refusal(context, planned, &lacks, &spec)?;
+    let planned = account_ready::plan_or_refusal(&session, planned, &lacks, &spec)?;
     let proofs = proofs.transpose()?;
     let regions = match &proofs {
-        Some(_) => proof_gate::regions(&workstation, machine, &planned.plan).await,
+        Some(_) => proof_gate::regions(workstation, machine, &planned.plan).await,
         None => BTreeSet::new(),
     };
     let facts = PreflightFacts {
@@ -58,10 +63,10 @@ pub async fn check(
         planned: Some(&planned),
         proofs: proofs.as_ref().map(|proofs| (proofs, &regions)),
     };
-    let findings = preflight(context, &controller, facts).await;
+    let findings = preflight(&controller, facts, context.clock.now()).await;
     preflight::refuse_before_the_plan(&findings)?;
-    account_ready::warn_unready(context, &planned.unready);
-    let gang = gang_cost(context, &controller, &spec, &planned).await?;
+    account_ready::warn_unready(&session, &planned.unready);
+    let gang = gang_cost(&session, &controller, &spec, &planned).await?;
     let cost = TuningCost::of(tune, most_of_trial(&planned, gang.as_ref()));
     if machine.cloud != CloudKind::Local {
         text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
@@ -71,7 +76,7 @@ pub async fn check(
     gang.and_then(|gang| gang.lack).map_or(Ok(()), Err)?;
     preflight::refuse(&findings)?;
     refuse_small_budget(&cost, submission.loaded.spec.limits.budget)?;
-    proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(context, &regions));
+    proofs.iter().for_each(|proofs| proofs.tell_what_was_not_tried(&session, &regions));
     Ok(())
 }
 

@@ -7,12 +7,12 @@ use serde_json::json;
 
 use super::drive::engine;
 use super::{drive, launch_check, show};
+use crate::app::launch::preflight;
 use crate::app::text::verb;
 use crate::app::tune::begin::{TuningAgain, begin, tuning_name, tuning_of};
 use crate::app::tune::engine_question::engine_fault;
 use crate::app::tune::memory::{KnownTrial, TuneMemory};
 use crate::app::{record_errors, stop as app_stop};
-use crate::cli::plan::preflight;
 use crate::cli::plan::submission::Submission;
 use crate::cli::run::packed_job;
 use crate::cli::run::run::DetachText;

@@ -10,8 +10,7 @@ use serde::Serialize;
 
 use crate::app::find_job;
 use crate::app::text::counted;
-use crate::cli::rehearse::cadence::CLOUDS_NOTICE;
-use crate::cli::{Context, ExitCode, Fault};
+use crate::app::{ExitCode, Fault};
 use crate::controller::Planned;
 use crate::job::{CheckpointSpec, MarketChoice, REHEARSAL, ResolvedSpec};
 use crate::jobdir::{self, EventDetail, JobDir, layout};
@@ -23,6 +22,9 @@ use crate::wire::StoreHandle;
 
 /// Enough saves to know how long one takes; older ones are from an older program.
 const SAVES_READ: usize = 10;
+
+/// EC2's notice. A rehearsal may use a shorter one to be faster; a separate check judges that one.
+pub const CLOUDS_NOTICE: Span = Span::from_secs(120);
 
 /// A mean life above this counts as unlimited, in hours.
 const LIFE_HOURS_MAX: f64 = 48.0;
@@ -233,7 +235,7 @@ impl CadenceShown {
         }
     }
 
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let CadenceShown { cadence, verdict, .. } = self;
         let percent = |share: f64| format!("{:.1}%", 100.0 * share);
         format!(
@@ -250,17 +252,13 @@ impl CadenceShown {
         )
     }
 
-    pub fn tell(&self, context: &Context) {
-        context.printer.prose(2, self.text());
-        if let Some(fault) = &self.fault {
-            context.printer.warn(fault);
-            let hint = match self.verdict.fault {
-                Some(CadenceFault::LongerThanNotice { .. }) => {
-                    "save less (a smaller state), or to a faster disk; or --market on-demand"
-                }
-                _ => "a longer `checkpoint.interval`, a smaller state, or a faster disk",
-            };
-            context.printer.hint(hint);
+    /// What to change, if the interval does not suit the machine.
+    pub fn cure(&self) -> &'static str {
+        match self.verdict.fault {
+            Some(CadenceFault::LongerThanNotice { .. }) => {
+                "save less (a smaller state), or to a faster disk; or --market on-demand"
+            }
+            _ => "a longer `checkpoint.interval`, a smaller state, or a faster disk",
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The plan of a job's first attempt, or the fault if there is none.
 
-use super::{no_image_hints, no_offer_hints, region_arg};
+use super::{no_image_hints, no_offer_hints, region_hint};
 use crate::app::record_errors;
+use crate::app::session::{Session, saying};
 use crate::app::text::waits_text;
-use crate::cli::shell::slow_notice::saying;
-use crate::cli::{Context, ExitCode, Fault};
+use crate::app::{ExitCode, Fault};
 use crate::controller::{ActError, Controller, Planned};
 use crate::job::ResolvedSpec;
 
@@ -31,14 +31,15 @@ pub async fn held_back(
 /// # Errors
 /// Fails when no offer fits, or the cloud is unreachable.
 pub async fn first(
-    context: &Context,
+    session: &Session<'_>,
     controller: &Controller,
     spec: &ResolvedSpec,
 ) -> Result<Planned, Fault> {
     let asked = format!("asking {} what it sells", spec.spec.machine.cloud);
-    saying(context, asked, controller.first_plan(spec)).await.map_err(|error| {
+    let work = controller.first_plan(spec);
+    saying(session.clock, session.face, asked, work).await.map_err(|error| {
         let fault = fault(&error).meaning("nothing was started or billed");
-        let slip = spec.spec.machine.regions.iter().find_map(|name| region_arg::hint_of(name));
+        let slip = spec.spec.machine.regions.iter().find_map(|name| region_hint::hint_of(name));
         // An unknown region has no address, so trying again fails the same way.
         match slip.filter(|_| error.is_silence()) {
             Some(slip) => fault.hint(slip),
@@ -54,7 +55,7 @@ pub fn fault(error: &ActError) -> Fault {
             .or_hint("`lamp doctor` says who you are to the cloud, and what is missing")
     } else if error.is_silence() {
         let fault = Fault::from_error(ExitCode::UNREACHABLE, error);
-        let slip = region_arg::hint(&fault.sentence());
+        let slip = region_hint::hint(&fault.sentence());
         fault.or_hint(
             slip.unwrap_or_else(|| "try again; `lamp doctor` looks at the way there".to_owned()),
         )

@@ -10,22 +10,24 @@
 
 use std::collections::BTreeSet;
 
-use crate::cli::{Context, ExitCode, Fault};
+use super::first_plan;
+use crate::app::session::Session;
+use crate::app::{ExitCode, Fault};
 use crate::controller::{Controller, Planned, Unready};
 use crate::job::ResolvedSpec;
 use crate::policy::account::setup_plan::Lack;
 
 /// The plan of the first attempt, or why there is none; and what the account lacks.
 pub async fn planned(
-    context: &Context,
+    session: &Session<'_>,
     controller: &Controller,
     spec: &ResolvedSpec,
 ) -> (Result<Planned, Fault>, Vec<Lack>) {
     #[cfg(feature = "aws")]
     if spec.spec.machine.cloud == crate::market::CloudKind::Aws {
-        return asked::planned(context, controller, spec).await;
+        return asked::planned(session, controller, spec).await;
     }
-    (crate::cli::plan::first_plan::first(context, controller, spec).await, Vec::new())
+    (first_plan::first(session, controller, spec).await, Vec::new())
 }
 
 fn sentence(lacks: &[Lack]) -> String {
@@ -58,19 +60,19 @@ pub fn refuse(lacks: &[Lack], spec: &ResolvedSpec) -> Result<(), Fault> {
         .hint(cures.join("; ")))
 }
 
-pub fn warn(context: &Context, lacks: &[Lack], region: Option<&str>) {
+pub fn warn(session: &Session<'_>, lacks: &[Lack], region: Option<&str>) {
     if !lacks.is_empty() {
-        context.printer.warn(sentence(lacks));
-        cures(lacks, region).into_iter().for_each(|cure| context.printer.hint(cure));
+        session.warn(sentence(lacks));
+        cures(lacks, region).into_iter().for_each(|cure| session.hint(cure));
     }
 }
 
 /// Warns about regions of the job that cannot be used: it uses the others.
-pub fn warn_unready(context: &Context, unready: &[Unready]) {
+pub fn warn_unready(session: &Session<'_>, unready: &[Unready]) {
     for Unready { region, because } in unready {
-        context.printer.warn(format!("{region} is passed over until it is ready: {because}"));
+        session.warn(format!("{region} is passed over until it is ready: {because}"));
     }
-    let home = context.user.aws.regions.as_ref().and_then(|regions| regions.first());
+    let home = session.workstation.aws.regions.first();
     let regions: BTreeSet<&str> = unready
         .iter()
         .map(|unready| unready.region.as_str())
@@ -83,16 +85,15 @@ pub fn warn_unready(context: &Context, unready: &[Unready]) {
             .chain(regions)
             .map(|region| format!("--region {region}"))
             .collect();
-        context
-            .printer
+        session
             .hint(format!("`lamp init aws {}` makes what machines need there", regions.join(" ")));
     }
 }
 
 /// Whether AWS itself found something lacking. Without credentials, the user reads that first, not
 /// about the folder.
-pub fn was_seen(context: &Context, lacks: &[Lack]) -> bool {
-    let of_the_folder = usize::from(!context.job_root.starts_with("s3://"));
+pub fn was_seen(session: &Session<'_>, lacks: &[Lack]) -> bool {
+    let of_the_folder = usize::from(!session.workstation.job_root.starts_with("s3://"));
     lacks.len() > of_the_folder
 }
 
@@ -101,13 +102,13 @@ pub fn was_seen(context: &Context, lacks: &[Lack]) -> bool {
 /// # Errors
 /// Fails when there is no plan.
 pub fn plan_or_refusal(
-    context: &Context,
+    session: &Session<'_>,
     planned: Result<Planned, Fault>,
     lacks: &[Lack],
     spec: &ResolvedSpec,
 ) -> Result<Planned, Fault> {
     planned.or_else(|fault| {
-        if was_seen(context, lacks) {
+        if was_seen(session, lacks) {
             refuse(lacks, spec)?;
         }
         Err(fault)
@@ -122,32 +123,27 @@ pub fn refuse_planless(lacks: &[Lack], spec: &ResolvedSpec) -> Result<(), Fault>
 
 #[cfg(feature = "aws")]
 mod asked {
-    use super::{Context, Controller, Fault, Lack, Planned, ResolvedSpec};
-    use crate::account::setup::{GROUP, SetupNames, box_role};
-    use crate::cli::account::setup_steps::bucket_of;
-    use crate::cli::plan::first_plan;
-    use crate::cli::shell::job_root;
+    use super::{Controller, Fault, Lack, Planned, ResolvedSpec, Session, first_plan};
+    use crate::account::setup::{GROUP, SetupNames, box_role, bucket_of};
     use crate::policy::account::setup_plan::{ReadyFound, lacking, lacking_for_gang};
 
     pub async fn planned(
-        context: &Context,
+        session: &Session<'_>,
         controller: &Controller,
         spec: &ResolvedSpec,
     ) -> (Result<Planned, Fault>, Vec<Lack>) {
-        let Ok(workstation) = job_root::workstation(context) else {
-            return (first_plan::first(context, controller, spec).await, Vec::new());
-        };
-        let root = bucket_of(&context.job_root);
-        let said = &context.user.aws;
+        let workstation = session.workstation;
+        let root = bucket_of(&workstation.job_root);
+        let said = &workstation.aws;
         let profile = box_role(said.instance_profile.as_deref());
         let bucket = root.as_ref().map(|(bucket, _)| bucket.as_str());
         let (planned, (bucket, profile_found, role)) = tokio::join!(
-            first_plan::first(context, controller, spec),
+            first_plan::first(session, controller, spec),
             workstation.aws_ready(bucket, profile)
         );
         let (name, prefix) = root.clone().unwrap_or_default();
         let mut names = SetupNames {
-            owner: context.user.owner.clone(),
+            owner: workstation.owner.clone(),
             regions: Vec::new(),
             bucket: name,
             bucket_is_ours_by_name: false,
@@ -156,7 +152,7 @@ mod asked {
             group: said.security_group.clone().unwrap_or_else(|| GROUP.to_owned()),
             session_manager: false,
             gangs: false,
-            secrets: said.secrets(),
+            secrets: workstation.secrets.clone(),
         };
         let mut found = ReadyFound {
             root_is_folder: root.is_none(),
@@ -165,8 +161,7 @@ mod asked {
             role,
             regions: Vec::new(),
         };
-        let has_subnets = said.subnets.as_ref().is_some_and(|subnets| !subnets.is_empty());
-        if !has_subnets && (planned.is_err() || !lacking(&names, &found).is_empty()) {
+        if said.subnets.is_empty() && (planned.is_err() || !lacking(&names, &found).is_empty()) {
             (names.regions, found.regions) =
                 workstation.aws_networks(&names.group, &spec.spec.machine.regions).await;
         }
@@ -174,7 +169,7 @@ mod asked {
         if spec.spec.gang.is_some() {
             lacks.extend(lacking_for_gang(&names, &found));
         }
-        if let Some(home) = said.regions.as_ref().and_then(|regions| regions.first()) {
+        if let Some(home) = said.regions.first() {
             beside_home(&mut lacks, home, &names.regions);
         }
         (planned, lacks)

@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use super::first_plan;
 use crate::app::costs::hours_cost::PricedMachines;
-use crate::cli::{Context, ExitCode, Fault};
+use crate::app::session::Session;
+use crate::app::{ExitCode, Fault};
 use crate::controller::{Controller, Planned};
 use crate::job::{DoneRule, GangSpec, ResolvedSpec, machine_kinds};
 use crate::market::{Offer, Quota, Span, Usd, UsdPerHour};
@@ -76,7 +77,7 @@ impl KindCost {
 /// # Errors
 /// If nothing is sold for a role with another machine than rank 0.
 pub async fn gang_cost(
-    context: &Context,
+    session: &Session<'_>,
     controller: &Controller,
     spec: &ResolvedSpec,
     planned: &Planned,
@@ -91,7 +92,7 @@ pub async fn gang_cost(
         let mut alone = spec.clone();
         (alone.spec.machine, alone.spec.gang) = (machine, None);
         alone.spec.machine.regions = vec![planned.plan.offer.region.to_string()];
-        let planned = first_plan::first(context, controller, &alone).await.map_err(|fault| {
+        let planned = first_plan::first(session, controller, &alone).await.map_err(|fault| {
             fault.also(format!("it concerns the machines of [gang.{}]", role.word()))
         })?;
         kinds.push(KindCost::of(count, &planned));

@@ -9,7 +9,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cli::Context;
 use crate::controller::Planned;
 use crate::job::{Finding, ResolvedSpec, Spec};
 use crate::market::{CloudKind, Offer, Span, Usd, UsdPerHour, elapsed};
@@ -272,7 +271,8 @@ impl OutOfReach {
         )
     }
 
-    fn cure(&self) -> String {
+    /// What to type so that it is enough.
+    pub fn cure(&self) -> String {
         let from_now = if self.limit == Limit::Deadline { " from now on" } else { "" };
         let lower = if self.bids {
             ", or a lower `--max-price`: a budget is divided by the bid"
@@ -295,13 +295,12 @@ impl OutOfReach {
     }
 
     pub fn finding(&self) -> Finding {
-        Finding::warning("limits.work", format!("{}; {}", self.what(), self.means()))
-            .hint(self.cure())
+        Finding::warning("limits.work", self.sentence()).hint(self.cure())
     }
 
-    pub fn warn(&self, context: &Context) {
-        context.printer.warn(format!("{}; {}", self.what(), self.means()));
-        context.printer.hint(self.cure());
+    /// What is short, and what it means for the job.
+    pub fn sentence(&self) -> String {
+        format!("{}; {}", self.what(), self.means())
     }
 }
 

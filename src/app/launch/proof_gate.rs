@@ -11,8 +11,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::app::record_errors;
-use crate::cli::{Context, ExitCode, Fault};
+use jiff::Timestamp;
+
+use crate::app::session::Session;
+use crate::app::{ExitCode, Fault, record_errors};
 use crate::job::{MachineSpec, Plan, Proof};
 use crate::jobdir::{ProofDir, proof_keys};
 use crate::market::CloudKind;
@@ -64,20 +66,21 @@ pub async fn regions(
 }
 
 impl Proofs {
-    fn standing(&self, context: &Context, region: &str) -> ProofState<'_> {
-        standing(self.proofs.iter().find(|proof| proof.region == region), context.clock.now())
+    fn standing(&self, now: Timestamp, region: &str) -> ProofState<'_> {
+        standing(self.proofs.iter().find(|proof| proof.region == region), now)
     }
 
     /// A good proof may cover only the deadline unit. The note says what was not tried.
-    pub fn tell_what_was_not_tried(&self, context: &Context, regions: &BTreeSet<String>) {
-        let less = regions.iter().find_map(|region| match self.standing(context, region) {
+    pub fn tell_what_was_not_tried(&self, session: &Session<'_>, regions: &BTreeSet<String>) {
+        let now = session.clock.now();
+        let less = regions.iter().find_map(|region| match self.standing(now, region) {
             ProofState::Good(proof) => {
-                not_tried(proof, &context.user.owner).map(|less| (region, less))
+                not_tried(proof, &session.workstation.owner).map(|less| (region, less))
             }
             _ => None,
         });
         if let Some((region, less)) = less {
-            context.printer.note(format!(
+            session.note(format!(
                 "of the proof of {region}, {less}; `lamp init aws --sweeper` has a function of AWS sweep, and `lamp doctor --prove --region {region}` then tries that too"
             ));
         }
@@ -86,13 +89,13 @@ impl Proofs {
     /// The refusal when a region has no good proof. `plan` gives the cost at stake.
     pub fn refusal(
         &self,
-        context: &Context,
+        now: Timestamp,
         regions: &BTreeSet<String>,
         plan: Option<&Plan>,
     ) -> Option<Fault> {
         let bad: Vec<(&String, ProofState<'_>)> = regions
             .iter()
-            .map(|region| (region, self.standing(context, region)))
+            .map(|region| (region, self.standing(now, region)))
             .filter(|(_, standing)| !standing.is_good())
             .collect();
         let (first, _) = bad.first()?;
@@ -130,46 +133,37 @@ impl Proofs {
     }
 }
 
-pub async fn warn(
-    context: &Context,
-    workstation: &Workstation,
-    store: &StoreHandle,
-    regions: &BTreeSet<String>,
-) {
+pub async fn warn(session: &Session<'_>, regions: &BTreeSet<String>) {
     let looked = tokio::select! {
-        looked = look(workstation, store) => looked.ok(),
-        () = context.clock.sleep(WARN_WITHIN) => None,
+        looked = look(session.workstation, session.store) => looked.ok(),
+        () = session.clock.sleep(WARN_WITHIN) => None,
     };
     let Some(proofs) = looked else { return };
+    let now = session.clock.now();
     let unproven = regions
         .iter()
-        .map(|region| (region, proofs.standing(context, region)))
+        .map(|region| (region, proofs.standing(now, region)))
         .find(|(_, standing)| !standing.is_good());
     if let Some((region, standing)) = unproven {
-        context.printer.warn(format!(
+        session.warn(format!(
             "its machine is driven from here only while this workstation is on, and {region} {} that machines end by themselves",
             standing.words()
         ));
-        context.printer.hint(format!(
+        session.hint(format!(
             "`lamp doctor --prove --region {region}` shows it, for about a cent and ten minutes"
         ));
     }
 }
 
-pub async fn warn_beforehand(
-    context: &Context,
-    workstation: &Workstation,
-    store: &StoreHandle,
-    machine: &MachineSpec,
-) {
+pub async fn warn_beforehand(session: &Session<'_>, machine: &MachineSpec) {
     let regions: BTreeSet<String> =
-        workstation.aws_regions(&machine.regions).await.into_iter().collect();
-    let Ok(proofs) = look(workstation, store).await else { return };
-    match proofs.refusal(context, &regions, None) {
+        session.workstation.aws_regions(&machine.regions).await.into_iter().collect();
+    let Ok(proofs) = look(session.workstation, session.store).await else { return };
+    match proofs.refusal(session.clock.now(), &regions, None) {
         Some(fault) => {
-            context.printer.warn(format!("`--detach` would be refused: {}", fault.sentence()));
+            session.warn(format!("`--detach` would be refused: {}", fault.sentence()));
         }
-        None => proofs.tell_what_was_not_tried(context, &regions),
+        None => proofs.tell_what_was_not_tried(session, &regions),
     }
 }
 

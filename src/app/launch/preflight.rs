@@ -5,15 +5,16 @@
 //!   run, start, apply: the first finding refuses · plan: every finding is shown
 //! ```
 //!
-//! A check without its fact is left out. Not here: the checks of a job file (`plan::submission`).
+//! A check without its fact is left out. Not here: the checks of a job file (`submission`).
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+
 use super::account_ready;
 use super::checkpoint_cadence::MeasuredSaves;
-use crate::app::drive;
-use crate::cli::account::proof_gate::Proofs;
-use crate::cli::{Context, ExitCode, Fault};
+use super::proof_gate::Proofs;
+use crate::app::{ExitCode, Fault, drive};
 use crate::controller::{ActError, Controller, Planned, ShipError};
 use crate::job::ResolvedSpec;
 use crate::market::{CloudKind, Market};
@@ -66,9 +67,9 @@ pub struct PreflightFacts<'a> {
 }
 
 pub async fn preflight(
-    context: &Context,
     controller: &Controller,
     facts: PreflightFacts<'_>,
+    now: Timestamp,
 ) -> Vec<PreflightFinding> {
     let PreflightFacts { account, clock, saves, planned, proofs } = facts;
     let is_spot = planned.is_some_and(|planned| planned.plan.offer.market == Market::Spot);
@@ -98,7 +99,7 @@ pub async fn preflight(
         (
             PreflightCheck::Proof,
             proofs.and_then(|(proofs, regions)| {
-                proofs.refusal(context, regions, planned.map(|planned| &planned.plan))
+                proofs.refusal(now, regions, planned.map(|planned| &planned.plan))
             }),
         ),
         (PreflightCheck::Cap, planned.and_then(|planned| waits_for_ever(controller, planned))),
