@@ -27,6 +27,7 @@ pub mod notify;
 pub mod outputs;
 pub mod overview;
 pub mod prices;
+pub mod python_script;
 pub mod record_errors;
 pub mod release_kept;
 pub mod save_now;

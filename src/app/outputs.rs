@@ -24,6 +24,9 @@ use crate::job::{JobId, Manifest, ManifestEntry};
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::wire::{self, KeptFile, StoreHandle, show_bytes};
 
+/// Where outputs go, below the current folder: `lamp-outputs/<job>/`. Never packed as code.
+pub const FOLDER: &str = "lamp-outputs";
+
 /// One at a time, each small file costs a round trip. Each holds up to 32 MiB in memory.
 const FILES_IN_FLIGHT: usize = 8;
 

@@ -1,5 +1,6 @@
 //! What an act of a person needs: where the jobs are, who asks, and how to speak with the person.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use super::Fault;
@@ -25,6 +26,24 @@ pub trait Face {
     fn confirm(&self, what: &str, otherwise: &str) -> Result<(), Fault>;
 
     fn tell(&self, said: SessionLine);
+
+    /// Shows what work does, until this future is dropped. It never ends.
+    fn show<'a>(&'a self, _told: &'a Told<'a>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// What work does now, with its bytes once these are known.
+pub type Told<'a> = dyn Fn() -> (String, Option<Bytes>) + 'a;
+
+/// Bytes of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes {
+    /// There now.
+    pub come: u64,
+    /// There before this try: these do not count for the rate.
+    pub before: u64,
+    pub total: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +90,27 @@ impl Session<'_> {
 
     pub fn confirm(&self, what: &str, otherwise: &str) -> Result<(), Fault> {
         self.face.confirm(what, otherwise)
+    }
+
+    /// Runs `work`, and shows what it does.
+    pub async fn with_progress<T>(
+        &self,
+        told: impl Fn() -> String,
+        work: impl Future<Output = T>,
+    ) -> T {
+        self.with_bytes(|| (told(), None), work).await
+    }
+
+    /// Runs `work`, and shows what it does, with its bytes once these are known.
+    pub async fn with_bytes<T>(
+        &self,
+        told: impl Fn() -> (String, Option<Bytes>),
+        work: impl Future<Output = T>,
+    ) -> T {
+        tokio::select! {
+            done = work => done,
+            () = self.face.show(&told) => unreachable!("it is shown until the work is done"),
+        }
     }
 
     pub fn note(&self, text: impl Into<String>) {

@@ -46,7 +46,6 @@ pub use output::table::{
     Give, render as render_table, render_folded as render_table_folded,
     render_within as render_table_within,
 };
-pub use plan::submission::{Examined, Submission};
 pub use run::attach::Attached;
 pub use shell::args::{ColorChoice, Format, Globals};
 pub use shell::context::Context;

@@ -222,7 +222,7 @@ impl ProofRun<'_> {
                     memories.push(memory);
                 }
                 Err(error) => {
-                    let mut fault = crate::cli::run::packed_job::submit_fault(&error);
+                    let mut fault = crate::app::launch::packed_job::submit_fault(&error);
                     // It may exist all the same, and another controller would launch it.
                     if matches!(error, SubmitError::Unsure { .. }) {
                         self.context.printer.warn(format!("{}: cancelling it", fault.sentence()));

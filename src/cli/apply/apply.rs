@@ -28,11 +28,11 @@ use crate::app::launch::preflight::{
     self, PreflightCheck, PreflightFacts, PreflightFinding, preflight,
 };
 use crate::app::launch::proof_gate::{self, Proofs};
+use crate::app::launch::submission::Submission;
 use crate::app::record_errors;
 use crate::app::session::Session;
 use crate::app::text::counted;
 use crate::cli::output::printer::shell_word;
-use crate::cli::plan::submission::Submission;
 use crate::cli::run::run;
 use crate::cli::shell::confirm;
 use crate::cli::shell::job_root;
@@ -133,7 +133,7 @@ async fn apply(
     let session = terminal.session(&store)?;
     let mut ready = Vec::new();
     for file in &prepare_all(&files, context)? {
-        ready.push(ready_file::read(context, &store, &set, file).await?);
+        ready.push(ready_file::read(context, &session, &set, file).await?);
     }
     let (jobs, short) = jobs_of(&store, &set, context)
         .await

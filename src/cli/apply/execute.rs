@@ -7,15 +7,17 @@ use crate::app::drive;
 use crate::app::gang::ask_ranks::ask_ranks;
 use crate::app::gang::gang_jobs::{all_ranks, member_of};
 use crate::app::launch::first_plan;
+use crate::app::launch::gang_start::GangStart;
+use crate::app::launch::packed_job;
+use crate::app::launch::resumed_upload::ResumedUpload;
 use crate::app::record_errors;
 use crate::cli::output::progress::with_progress;
 use crate::cli::run::attach::Attached;
-use crate::cli::run::gang_members::GangStart;
-use crate::cli::run::packed_job;
 use crate::cli::run::run;
 use crate::cli::run::run::LaunchedJob;
 use crate::cli::shell::ctrl_c::LeaveSignals;
 use crate::cli::shell::job_root;
+use crate::cli::shell::terminal::Terminal;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::{Controller, JobMemory, applied_id};
 use crate::job::seat_leader;
@@ -150,16 +152,18 @@ async fn make_job(
     );
     let here = JobDir::new(Arc::clone(store), job.clone());
     let is_old = jobs.iter().any(|old| old.job == job);
-    let others = GangStart { store, workstation: &workstation, controller, leader: &here };
+    let terminal = Terminal::new(context, false);
+    let session = terminal.session(store)?;
+    let others = GangStart { session: &session, controller, leader: &here };
     if !is_old && let Ok(Some(made)) = here.spec().await {
-        others.begin_others(context, &made).await?;
+        others.begin_others(&made).await?;
         return there_already(context, &workstation, applied, &here);
     }
     let mut spec = ResolvedSpec {
         job,
         applied: Some(applied.clone()),
         owner: None,
-        ..ready.submission.spec(context)
+        ..ready.submission.spec(&context.user.owner, context.clock.now())
     };
     seat_leader(&mut spec);
     let planned =
@@ -167,11 +171,11 @@ async fn make_job(
     let dir = match planned {
         Ok(planned) => {
             let launched = run::launch(
-                context,
-                store,
+                &session,
                 controller,
                 &ready.submission,
-                spec.into(),
+                spec,
+                ResumedUpload::default(),
                 planned,
                 left,
             )
@@ -195,7 +199,7 @@ async fn make_job(
                 run::hinted(context, &dir, &receipt).await;
                 return Ok((dir.job().to_string(), Some(receipt)));
             }
-            others.begin_others(context, &spec).await?;
+            others.begin_others(&spec).await?;
             dir
         }
         // A job that cannot launch now waits, as after any launch without an offer.
@@ -207,9 +211,9 @@ async fn make_job(
             context
                 .printer
                 .warn(format!("{}: not launched yet, and tried again: {error}", applied.file));
-            let packed = packed_job::pack(context, &ready.submission, spec).await?;
-            left.or_give_up(broken_off, packed.shown(context, packed.upload(controller))).await?;
-            let (made, _) = left.undisturbed(context, controller.make(&here, &packed.spec)).await;
+            let packed = packed_job::pack(&session, &ready.submission, spec).await?;
+            left.or_give_up(broken_off, packed.shown(&session, packed.upload(controller))).await?;
+            let (made, _) = left.undisturbed(&session, controller.make(&here, &packed.spec)).await;
             match made.ok_or_else(broken_off)? {
                 Ok(()) => here,
                 Err(_) if !is_old && is_there(&here).await => {

@@ -4,16 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::app::gang::gang_jobs::refuse_scheduled_gang;
+use crate::app::launch::packed_job::{self, PackedJob};
 use crate::app::launch::preflight;
+use crate::app::launch::submission::Submission;
 use crate::app::record_errors;
-use crate::cli::plan::submission::Submission;
-use crate::cli::run::packed_job::{self, PackedJob};
+use crate::app::session::Session;
 use crate::cli::shell::job_root;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::job::{Applied, JobId, RECORD_FORMAT, Schedule};
 use crate::jobdir::ScheduleDir;
 use crate::market::CloudKind;
-use crate::wire::StoreHandle;
 
 pub struct ReadyFile {
     pub submission: Submission,
@@ -63,7 +63,7 @@ fn has_same_words(kept: &Schedule, new: &Schedule) -> bool {
 /// schedule.
 pub async fn read(
     context: &Context,
-    store: &StoreHandle,
+    session: &Session<'_>,
     set: &str,
     submission: &Submission,
 ) -> Result<ReadyFile, Fault> {
@@ -78,13 +78,13 @@ pub async fn read(
         owner: context.user.owner.clone(),
         due: None,
     };
-    let submission = Submission { loaded: loaded.clone(), survey: submission.survey.clone() };
+    let submission = submission.clone();
     let Some(schedule) = loaded.schedule.clone() else {
         return Ok(ReadyFile { submission, applied, scheduled: None });
     };
     refuse_scheduled_gang(&loaded.spec)?;
     let dir = ScheduleDir::new(
-        Arc::clone(store),
+        Arc::clone(session.store),
         set,
         &JobId::slug(&file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default()),
     );
@@ -103,7 +103,8 @@ pub async fn read(
             .meaning("nothing was changed")
             .hint("`--set NAME` keeps yours beside it"));
     }
-    let packed = packed_job::pack(context, &submission, submission.spec(context)).await?;
+    let spec = submission.spec(&context.user.owner, context.clock.now());
+    let packed = packed_job::pack(session, &submission, spec).await?;
     let here = match loaded.spec.machine.cloud {
         CloudKind::Local => Some(here(context)?),
         CloudKind::Aws => None,

@@ -9,21 +9,19 @@ use serde_json::json;
 use crate::app::find_job;
 use crate::app::outputs::{self as stored, Output, OutputState, Transfer};
 use crate::app::record_errors;
+use crate::app::session::Bytes;
 use crate::app::text::counted;
 use crate::app::text::local_time;
 use crate::app::view::discarded;
 use crate::app::view::job_summary::Summary;
 use crate::cli::output::printer::shell_word;
-use crate::cli::output::progress::{Bytes, with_bytes, with_progress};
+use crate::cli::output::progress::{with_bytes, with_progress};
 use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault, render_table};
 use crate::config;
 use crate::job::{Discarded, StoredKind};
 use crate::jobdir::{JobDir, layout};
 use crate::wire::show_bytes;
-
-/// Where outputs go, below the current folder: `lamp-outputs/<job>/`. Never packed as code.
-pub const FOLDER: &str = "lamp-outputs";
 
 /// Fetch the files that a job kept
 ///
@@ -203,7 +201,7 @@ async fn bring(
     force: bool,
 ) -> Result<FetchedOutputs, Fault> {
     let folder = into.map_or_else(
-        || context.current_dir.join(FOLDER).join(dir.job().as_str()),
+        || context.current_dir.join(stored::FOLDER).join(dir.job().as_str()),
         |into| context.current_dir.join(into),
     );
     let shown = config::shown(&folder, &context.current_dir);

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::python_source::PythonScript;
-use super::save_detection::{self, DetectedSaves};
+use crate::app::python_script::python_source::PythonScript;
+use crate::app::python_script::save_detection::{self, DetectedSaves};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct DetectedProject {

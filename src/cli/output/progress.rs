@@ -3,12 +3,14 @@
 
 use std::collections::VecDeque;
 use std::io::IsTerminal;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
 use super::printer::{CLEAR, Printer, Stream};
+use crate::app::session::{Bytes, Told};
 use crate::cli::Context;
 use crate::market::Span;
 use crate::wire::show_bytes;
@@ -21,16 +23,6 @@ const WORD_EVERY: Duration = Duration::from_secs(10);
 
 /// An unchanged line is repeated this often, so that a long wait does not look like a hang.
 const SAME_WORD_EVERY: Duration = Duration::from_secs(300);
-
-/// Bytes of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bytes {
-    /// There now.
-    pub come: u64,
-    /// There before this try: these do not count for the rate.
-    pub before: u64,
-    pub total: u64,
-}
 
 /// Runs `work`, and shows what it does.
 pub async fn with_progress<T>(
@@ -47,6 +39,17 @@ pub async fn with_bytes<T>(
     told: impl Fn() -> (String, Option<Bytes>),
     work: impl Future<Output = T>,
 ) -> T {
+    tokio::select! {
+        done = work => done,
+        () = show(context, &told) => unreachable!("it is shown until the work is done"),
+    }
+}
+
+/// Shows what work does, until this is dropped.
+pub fn show<'a>(
+    context: &'a Context,
+    told: &'a Told<'a>,
+) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
     let is_terminal = std::io::stderr().is_terminal()
         && !context.is_machine_output()
         && !context.printer.is_quiet();
@@ -54,17 +57,13 @@ pub async fn with_bytes<T>(
     if let (_, Some(bytes)) = told() {
         rate.look(bytes, context.clock.mono());
     }
-    let show = async {
+    Box::pin(async move {
         context.clock.sleep(PATIENCE).await;
-        if is_terminal { draw(context, &told).await } else { write(context, &told, &rate).await }
-    };
-    tokio::select! {
-        done = work => done,
-        () = show => unreachable!("it is shown until the work is done"),
-    }
+        if is_terminal { draw(context, told).await } else { write(context, told, &rate).await }
+    })
 }
 
-async fn draw(context: &Context, told: &impl Fn() -> (String, Option<Bytes>)) {
+async fn draw(context: &Context, told: &Told<'_>) {
     let spinner = ProgressStyle::with_template("{spinner} {msg}").expect("a constant template");
     let bar = ProgressStyle::with_template(
         "{msg} [{bar:20}] {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left",
@@ -98,11 +97,7 @@ async fn draw(context: &Context, told: &impl Fn() -> (String, Option<Bytes>)) {
     }
 }
 
-async fn write(
-    context: &Context,
-    told: &impl Fn() -> (String, Option<Bytes>),
-    rate: &TransferRate,
-) {
+async fn write(context: &Context, told: &Told<'_>, rate: &TransferRate) {
     let mut said: Option<(String, Duration)> = None;
     loop {
         let now = context.clock.mono();

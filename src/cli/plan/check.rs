@@ -3,18 +3,18 @@
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use super::saved_files;
 use crate::app::launch::limit_check::OutOfReach;
+use crate::app::launch::saved_files;
+use crate::app::launch::submission::shown_file;
 use crate::app::text::counted;
 use crate::cli::output::printer::Stream;
 use crate::cli::output::printer::shell_word;
-use crate::cli::plan::submission::{Examined, shown_file};
 use crate::cli::shell::flags::JobArgs;
 use crate::cli::{Context, ExitCode, Fault, Format};
 use crate::config::Loaded;
 use crate::job::{Finding, IdleSpec, Severity};
 use crate::policy::{YoungWindow, young_window};
-use crate::wire;
+use crate::wire::{self, Survey};
 
 /// Find everything that is wrong with a job
 #[derive(Clone, Debug, ClapArgs)]
@@ -27,18 +27,18 @@ pub struct Args {
 /// Fails when the job file is missing or unreadable. Findings are the result, not an error.
 pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     match args.job.examine(context) {
-        Ok(mut examined) => {
-            let file = shown_file(&examined.loaded, context);
+        Ok((mut loaded, survey)) => {
+            let file = shown_file(&loaded, &context.current_dir);
             let is_whole =
-                examined.findings.iter().all(|finding| finding.severity != Severity::Error);
-            let spec = &examined.loaded.spec;
+                loaded.findings.iter().all(|finding| finding.severity != Severity::Error);
+            let spec = &loaded.spec;
             let out_of_reach = OutOfReach::of_its_words(spec, context.clock.now())
                 .filter(|_| is_whole && spec.limits.work.is_some());
-            examined.findings.extend(out_of_reach.iter().map(OutOfReach::finding));
-            report(context, &file, &examined.findings, Some(&examined))
+            loaded.findings.extend(out_of_reach.iter().map(OutOfReach::finding));
+            report(context, &file, &loaded.findings, Some(&loaded), survey.as_ref())
         }
         Err(fault) => match &fault.file {
-            Some(file) => report(context, file, &fault.findings, None),
+            Some(file) => report(context, file, &fault.findings, None, None),
             None => Err(fault),
         },
     }
@@ -48,7 +48,8 @@ fn report(
     context: &Context,
     file: &str,
     findings: &[Finding],
-    examined: Option<&Examined>,
+    loaded: Option<&Loaded>,
+    survey: Option<&Survey>,
 ) -> Result<ExitCode, Fault> {
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
@@ -57,26 +58,24 @@ fn report(
             context.printer.line(context.printer.finding_text(Stream::Out, Some(file), finding));
         }
         context.printer.line(format!("{file}: {}", summary(errors, warnings)));
-        if let Some(examined @ Examined { survey: Some(survey), .. }) = examined {
+        if let Some((loaded, survey)) = loaded.zip(survey) {
             let files = counted(survey.files, "file");
             context.printer.line(format!(
                 "ships {files}, {}, from {}",
                 wire::show_bytes(survey.bytes),
                 survey.root.display()
             ));
-            context.printer.line(saved_files::line(&examined.loaded.spec));
+            context.printer.line(saved_files::line(&loaded.spec));
         }
-        if let Some(note) = examined.and_then(|examined| idle_note(&examined.loaded)) {
+        if let Some(note) = loaded.and_then(idle_note) {
             context.printer.note(note);
         }
-        if let Some(examined) =
-            examined.filter(|examined| errors == 0 && examined.loaded.spec.checkpoint.is_some())
+        if let Some(loaded) =
+            loaded.filter(|loaded| errors == 0 && loaded.spec.checkpoint.is_some())
         {
-            context.printer.note(untried(&examined.loaded, file));
+            context.printer.note(untried(loaded, file));
         }
     } else {
-        let loaded = examined.map(|examined| &examined.loaded);
-        let survey = examined.and_then(|examined| examined.survey.as_ref());
         let workdir = loaded.zip(survey).map(|(loaded, survey)| json!({"path": loaded.workdir, "files": survey.files, "bytes": survey.bytes}));
         context.printer.json(&json!({
             "file": file, "ok": errors == 0, "errors": errors, "warnings": warnings, "findings": findings, "workdir": workdir,

@@ -6,7 +6,7 @@ use super::catalog_plan::Shipped;
 use super::dry_run::{LaunchPermission, LaunchPermissions};
 use super::forecast::{self, Forecast};
 use super::plan_document::{PlanDocument, PlanSource};
-use super::{bid_text, check, saved_files, text};
+use super::{bid_text, check, text};
 use crate::app::costs::hours_cost::{HoursCost, hours_of_work};
 use crate::app::drive;
 use crate::app::launch::account_ready;
@@ -17,9 +17,10 @@ use crate::app::launch::limit_check::OutOfReach;
 use crate::app::launch::preflight::{
     self, PreflightCheck, PreflightFacts, PreflightFinding, preflight,
 };
+use crate::app::launch::saved_files;
+use crate::app::launch::submission::Submission;
 use crate::app::text::local_time;
 use crate::cli::apply::caps_view;
-use crate::cli::plan::submission::Submission;
 use crate::cli::shell::job_root;
 use crate::cli::shell::terminal::Terminal;
 use crate::cli::{Context, ExitCode, Fault, JobArgs};
@@ -55,13 +56,13 @@ pub async fn show(
     submission: &Submission,
     hours: Option<f64>,
 ) -> Result<ExitCode, Fault> {
-    let Submission { loaded, survey } = submission;
+    let Submission { loaded, survey, .. } = submission;
     preflight::refuse_cloud(loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
     let terminal = Terminal::new(context, false);
     let session = terminal.session(&store)?;
     let controller = drive::controller(&job_root::workstation(context)?, &store)?;
-    let spec = submission.spec(context);
+    let spec = submission.spec(&context.user.owner, context.clock.now());
     let (measured, (planned, lacks), clock) = tokio::join!(
         checkpoint_cadence::measured(&store, &spec),
         account_ready::planned(&session, &controller, &spec),

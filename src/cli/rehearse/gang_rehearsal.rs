@@ -17,10 +17,12 @@ use super::report::proved_by;
 use super::resume_watch::FIRST_STEP_WITHIN;
 use crate::app::gang::ask_ranks::ask_ranks;
 use crate::app::gang::gang_jobs::all_ranks;
+use crate::app::launch::gang_start::GangStart;
+use crate::app::launch::packed_job;
+use crate::app::launch::submission::Submission;
 use crate::app::{drive, record_errors};
-use crate::cli::plan::submission::Submission;
-use crate::cli::run::gang_members::GangStart;
-use crate::cli::run::{packed_job, run};
+use crate::cli::run::run;
+use crate::cli::shell::terminal::Terminal;
 use crate::cli::shell::{ctrl_c, job_root};
 use crate::cli::{Context, ExitCode, Fault};
 use crate::controller::Controller;
@@ -77,18 +79,15 @@ pub async fn run(
     let workstation = job_root::workstation(context)?;
     let store = job_root::open(context).await?;
     let controller = drive::controller(&workstation, &store)?;
-    let leader = packed_job::make(context, &controller, submission).await?;
+    let terminal = Terminal::new(context, false);
+    let session = terminal.session(&store)?;
+    let leader = packed_job::make(&session, &controller, submission).await?;
     let spec = leader.spec().await.map_err(|error| record_errors::record_fault(&error))?;
     let spec = spec.filter(|spec| spec.member().is_some()).ok_or_else(|| {
         Fault::new(ExitCode::INTERNAL, format!("job `{}` lost its gang", leader.job()))
     })?;
-    let start = GangStart {
-        store: &store,
-        workstation: &workstation,
-        controller: &controller,
-        leader: &leader,
-    };
-    start.begin_others(context, &spec).await?;
+    let start = GangStart { session: &session, controller: &controller, leader: &leader };
+    start.begin_others(&spec).await?;
     let gang = GangDir::new(Arc::clone(leader.store()), leader.job().clone());
     let ranks = spec.member().map(|member| all_ranks(&leader, member)).unwrap_or_default();
     let savers = savers(&spec);

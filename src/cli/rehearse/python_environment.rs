@@ -10,6 +10,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::app::launch::submission::ENVIRONMENT_FOLDERS;
 use crate::job::{Command, Spec};
 
 /// Programs that make an environment, or install into one.
@@ -28,12 +29,9 @@ const INSTALLERS: &[&str] = &[
     "apt-get",
 ];
 
-/// The usual names of an environment in a folder.
-pub const FOLDERS: &[&str] = &[".venv", "venv", "env"];
-
 pub fn find(workdir: &Path, active: Option<PathBuf>) -> Option<PathBuf> {
     let is_one = |folder: &PathBuf| folder.join("bin/python").exists();
-    let in_folder = FOLDERS.iter().map(|name| workdir.join(name));
+    let in_folder = ENVIRONMENT_FOLDERS.iter().map(|name| workdir.join(name));
     in_folder.chain(active).find(is_one)
 }
 

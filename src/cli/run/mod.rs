@@ -2,12 +2,8 @@
 
 pub(crate) mod attach;
 pub(crate) mod duplicate_name;
-pub(crate) mod gang_members;
-pub(crate) mod job_draft;
 pub(crate) mod nested_run;
-pub(crate) mod packed_job;
 pub(crate) mod run;
-pub(crate) mod run_from;
 pub(crate) mod start;
 pub(crate) mod start_code;
 #[cfg(feature = "top")]

@@ -7,25 +7,27 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::attach::Attached;
-use super::gang_members::GangStart;
-use super::job_draft::Draft;
-use super::run_from::RunFrom;
-use super::{duplicate_name, gang_members, nested_run, packed_job};
+use super::{duplicate_name, nested_run};
 use crate::app::drive;
 use crate::app::find_job;
 use crate::app::launch::account_ready;
 use crate::app::launch::checkpoint_cadence;
 use crate::app::launch::first_plan;
 use crate::app::launch::gang_cost::gang_cost;
+use crate::app::launch::gang_start::{self, GangStart};
 use crate::app::launch::limit_check::OutOfReach;
+use crate::app::launch::packed_job;
 use crate::app::launch::preflight::{self, PreflightFacts, preflight};
 use crate::app::launch::proof_gate;
+use crate::app::launch::resumed_upload::ResumedUpload;
+use crate::app::launch::run_from::RunFrom;
+use crate::app::launch::saved_files;
+use crate::app::launch::submission::Submission;
 use crate::app::record_errors;
+use crate::app::session::Session;
 use crate::cli::control::outputs;
 use crate::cli::output::log_columns::LogColumns;
-use crate::cli::output::progress::with_progress;
-use crate::cli::plan::submission::Submission;
-use crate::cli::plan::{plan, saved_files, text};
+use crate::cli::plan::{plan, text};
 use crate::cli::shell::ctrl_c::{LeaveSignals, gone_before};
 use crate::cli::shell::job_root;
 use crate::cli::shell::terminal::Terminal;
@@ -111,16 +113,24 @@ pub enum DetachText {
 /// Fails when the job has errors, cannot ship, or the job root is unreachable.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let from = match &args.from {
-        Some(job) => Some(RunFrom::find(context, job).await?),
+        Some(job) => {
+            let store = job_root::open_existing(context).await?;
+            let terminal = Terminal::new(context, false);
+            Some(RunFrom::find(&terminal.session(&store)?, job).await?)
+        }
         None => None,
     };
     let submission = match &from {
-        Some(from) => from.with_its_file(context, &args.job).prepare(context)?,
+        Some(from) => {
+            let file = from.job_file(job_root::workstation_of(context)?);
+            let file = args.job.file.clone().or(file);
+            JobArgs { file, ..args.job.clone() }.prepare(context)?
+        }
         None => args.job.prepare(context)?,
     };
     if args.dry_run {
         if let Some(from) = &from {
-            from.give(&mut submission.spec(context))?;
+            from.give(&mut submission.spec(&context.user.owner, context.clock.now()))?;
             from.sentence().into_iter().for_each(|sentence| context.printer.note(sentence));
         }
         let code = plan::show(context, &submission, None).await?;
@@ -148,16 +158,16 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let session = terminal.session(&store)?;
     // Before the job exists: a job that cannot be driven from here must not be left behind.
     let controller = drive::controller(&workstation, &store)?;
-    let mut draft = Draft::new(context, &workstation, &store, &submission).await;
+    let mut spec = submission.spec(&context.user.owner, context.clock.now());
+    let upload = ResumedUpload::take(&session, &submission, &mut spec).await;
     if args.names == NameUse::Once {
-        draft.spec.job = find_job::id_of_only(&store, &draft.spec.spec.name);
+        spec.job = find_job::id_of_only(&store, &spec.spec.name);
     }
     // The id may be another by now.
-    seat_leader(&mut draft.spec);
+    seat_leader(&mut spec);
     if let Some(from) = &from {
-        from.give(&mut draft.spec)?;
+        from.give(&mut spec)?;
     }
-    let spec = &draft.spec;
     let is_asked = proof_gate::is_asked(spec.spec.machine.cloud, args.unproven);
     let proofs = async {
         if is_asked && args.detach {
@@ -169,17 +179,17 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let reached = reach_root(context, &store, spec.spec.machine.cloud);
     // In parallel, so that these checks do not delay the launch.
     let others = duplicate_name::others(context, &store, &spec.spec.name, args.again);
-    let planned = account_ready::planned(&session, &controller, spec);
+    let planned = account_ready::planned(&session, &controller, &spec);
     let (reached, measured, proofs, (planned, lacks), clock, others) = tokio::join!(
         reached,
-        checkpoint_cadence::measured(&store, spec),
+        checkpoint_cadence::measured(&store, &spec),
         proofs,
         planned,
         controller.check_clock(),
         others
     );
     reached?;
-    let planned = account_ready::plan_or_refusal(&session, planned, &lacks, spec)?;
+    let planned = account_ready::plan_or_refusal(&session, planned, &lacks, &spec)?;
     let regions = if is_asked {
         proof_gate::regions(&workstation, &spec.spec.machine, &planned.plan).await
     } else {
@@ -187,7 +197,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     };
     let proofs = proofs.transpose()?;
     let facts = PreflightFacts {
-        account: Some((spec, &lacks)),
+        account: Some((&spec, &lacks)),
         clock: clock.err(),
         saves: measured.filter(|_| !args.late_save),
         planned: Some(&planned),
@@ -195,7 +205,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     };
     let findings = preflight(&controller, facts, context.clock.now()).await;
     preflight::refuse_before_the_plan(&findings)?;
-    let out_of_reach = OutOfReach::of(&planned, spec, context.clock.now());
+    let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
     out_of_reach.iter().for_each(|out_of_reach| text::warn_out_of_reach(context, out_of_reach));
     account_ready::warn_unready(&session, &planned.unready);
     let lines = match &from {
@@ -203,7 +213,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         None => text::before_a_run(&planned),
     };
     lines.into_iter().for_each(|line| context.printer.note(line));
-    let gang_cost = gang_cost(&session, &controller, spec, &planned).await?;
+    let gang_cost = gang_cost(&session, &controller, &spec, &planned).await?;
     if let Some(cost) = gang_cost {
         context.printer.note(cost.sentence);
         cost.lack.map_or(Ok(()), Err)?;
@@ -220,14 +230,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let mut left = LeaveSignals::listen();
     let LaunchedJob { dir, spec, memory, has_left } =
-        launch(context, &store, &controller, &submission, draft, planned, &mut left).await?;
-    let start = GangStart {
-        store: &store,
-        workstation: &workstation,
-        controller: &controller,
-        leader: &dir,
-    };
-    start.begin_others(context, &spec).await?;
+        launch(&session, &controller, &submission, spec, upload, planned, &mut left).await?;
+    let start = GangStart { session: &session, controller: &controller, leader: &dir };
+    start.begin_others(&spec).await?;
     let has_left = has_left
         || !args.again
             && !left.unless_heard(duplicate_name::say(context, &store, dir.job(), &others)).await;
@@ -249,7 +254,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     match stand_beside(attached, &workstation, &controller, memory, &mut left).await? {
         Some(receipt) => {
             let code = end(context, &dir, &receipt, args.outputs.as_deref()).await?;
-            Ok(gang_members::tell_end(context, &dir, code).await)
+            Ok(gang_start::tell_end(&session, &dir, code).await)
         }
         None => {
             if is_asked {
@@ -289,36 +294,35 @@ pub struct LaunchedJob {
 /// Fails when the workdir cannot be packed, the job root refuses, or the user left before the job
 /// was made.
 pub async fn launch(
-    context: &Context,
-    store: &StoreHandle,
+    session: &Session<'_>,
     controller: &Controller,
     submission: &Submission,
-    mut draft: Draft,
+    spec: ResolvedSpec,
+    mut upload: ResumedUpload,
     planned: Planned,
     left: &mut LeaveSignals,
 ) -> Result<LaunchedJob, Fault> {
-    let packed = packed_job::pack(context, submission, draft.spec.clone()).await?;
-    let code = packed.code();
-    draft.sends(context, code);
+    let packed = packed_job::pack(session, submission, spec).await?;
+    let (job, code) = (&packed.spec.job, packed.code());
+    upload.sends(session, job, code);
     let clear = async {
-        if let Some(stale) = draft.stale(code) {
+        if let Some(stale) = upload.stale(job, code) {
             // If the delete fails, the object stays and costs storage.
-            let _gone = store.delete(&stale).await;
+            let _gone = session.store.delete(&stale).await;
         }
     };
-    let upload = async {
+    let sending = async {
         tokio::join!(packed.upload(controller), controller.ship_ahead(&planned.plan), clear).0
     };
-    let sent = left.or_give_up(gone_before, packed.shown(context, upload)).await;
-    sent.map_err(|fault| draft.cut_off(context, fault))?;
-    draft.sent();
-    let dir = JobDir::new(store.clone(), packed.spec.job.clone());
-    let begin = with_progress(
-        context,
+    let sent = left.or_give_up(gone_before, packed.shown(session, sending)).await;
+    sent.map_err(|fault| upload.cut_off(session, fault))?;
+    upload.sent();
+    let dir = JobDir::new(session.store.clone(), packed.spec.job.clone());
+    let begin = session.with_progress(
         || "making and launching it".to_owned(),
         controller.begin(&dir, &packed.spec, planned),
     );
-    let (begun, has_left) = left.undisturbed(context, begin).await;
+    let (begun, has_left) = left.undisturbed(session, begin).await;
     let (memory, begun) = match begun {
         Some(begun) => begun.map_err(|error| packed_job::submit_fault(&error))?,
         // A second Ctrl-C may have stopped it before the first record was written.
@@ -326,7 +330,7 @@ pub async fn launch(
         None => (JobMemory::default(), Ok(())),
     };
     if let Err(error) = begun {
-        context.printer.warn(format!("not launched yet, trying again: {error}"));
+        session.warn(format!("not launched yet, trying again: {error}"));
     }
     Ok(LaunchedJob { dir, spec: packed.spec, memory, has_left })
 }

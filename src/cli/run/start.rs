@@ -15,23 +15,23 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::attach::Attached;
-use super::gang_members::{self, GangStart};
 use super::start_code::{self, CodeArgs};
-use super::{nested_run, packed_job, run};
+use super::{nested_run, run};
 use crate::app::drive;
 use crate::app::find_job;
 use crate::app::gang::gang_jobs::leader_of;
 use crate::app::launch::account_ready;
 use crate::app::launch::first_plan;
 use crate::app::launch::gang_cost::gang_cost;
+use crate::app::launch::gang_start::{self, GangStart};
+use crate::app::launch::packed_job;
 use crate::app::launch::preflight::{self, PreflightFacts, preflight};
 use crate::app::launch::proof_gate;
+use crate::app::launch::submission::Submission;
 use crate::app::record_errors;
 use crate::app::session::Session;
 use crate::app::view::discarded;
 use crate::cli::apply::caps_view;
-use crate::cli::output::progress::with_progress;
-use crate::cli::plan::submission::Submission;
 use crate::cli::plan::text;
 use crate::cli::shell::ctrl_c::{LeaveSignals, gone_before};
 use crate::cli::shell::deadline_arg::DeadlineArg;
@@ -46,7 +46,6 @@ use crate::job::seat_leader;
 use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec, StoredKind};
 use crate::jobdir::JobDir;
 use crate::market::Usd;
-use crate::wire::Workstation;
 
 /// Go on with a job that has ended: on the machine that was stopped and kept, or from its
 /// checkpoint
@@ -117,7 +116,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         kept.continues.checkpoint.as_ref().map(|from| JobDir::new(store.clone(), from.job.clone()));
     let next = JobDir::new(store.clone(), continuation_of(dir.job(), &kept.spec.spec.name));
     if next.spec().await.map_err(|error| record_errors::record_fault(&error))?.is_some() {
-        return goes_on_already(args, context, &workstation, &controller, &dir, &next).await;
+        return goes_on_already(args, context, &session, &controller, &dir, &next).await;
     }
     discarded::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
     let mut spec = spec_of(args, context, &kept, next.job())?;
@@ -175,11 +174,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         nested_run::warn_detached(context, &workstation, spec.spec.machine.cloud);
     }
     let mut left = LeaveSignals::listen();
-    let spec = bring_code(context, &controller, &dir, spec, now.as_ref(), &mut left).await?;
+    let spec = bring_code(&session, &controller, &dir, spec, now.as_ref(), &mut left).await?;
     // If it is discarded after this, the agent finds it gone and does not begin.
     discarded::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
     let (begun, has_left) =
-        left.undisturbed(context, controller.begin(&next, &spec, planned)).await;
+        left.undisturbed(&session, controller.begin(&next, &spec, planned)).await;
     let memory = match begun.unwrap_or_else(|| Ok((JobMemory::default(), Ok(())))) {
         // A second Ctrl-C may have stopped it before the first record was written.
         Ok(_) if has_left && matches!(next.spec().await, Ok(None)) => return Err(gone_before()),
@@ -194,22 +193,17 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Err(error) => return Err(packed_job::submit_fault(&error)),
     };
     context.printer.note(format!("{} goes on as {}", dir.job(), next.job()));
-    let start = GangStart {
-        store: &store,
-        workstation: &workstation,
-        controller: &controller,
-        leader: &next,
-    };
-    start.begin_others(context, &spec).await?;
+    let start = GangStart { session: &session, controller: &controller, leader: &next };
+    start.begin_others(&spec).await?;
     if has_left && !memory.was_refused_for_good() {
         return run::detach(context, &workstation, &next).map(|_| ExitCode::CTRL_C);
     }
-    stand_beside(args, context, &workstation, &controller, &next, memory, &mut left).await
+    stand_beside(args, context, &session, &controller, &next, memory, &mut left).await
 }
 
 /// Sends the folder as it is now, or the code of the job before.
 async fn bring_code(
-    context: &Context,
+    session: &Session<'_>,
     controller: &Controller,
     from: &JobDir,
     mut spec: ResolvedSpec,
@@ -218,11 +212,11 @@ async fn bring_code(
 ) -> Result<ResolvedSpec, Fault> {
     if let Some(submission) = now {
         spec.continues.iter_mut().for_each(|continues| continues.new_code = true);
-        let packed = packed_job::pack(context, submission, spec).await?;
-        left.or_give_up(gone_before, packed.shown(context, packed.upload(controller))).await?;
+        let packed = packed_job::pack(session, submission, spec).await?;
+        left.or_give_up(gone_before, packed.shown(session, packed.upload(controller))).await?;
         return Ok(packed.spec);
     }
-    let scratch = packed_job::scratch(context, &spec.job)?;
+    let scratch = packed_job::scratch(session.workstation, &spec.job)?;
     let carried = async {
         controller
             .carry_code(from, &spec, &scratch.0)
@@ -231,7 +225,7 @@ async fn bring_code(
     };
     left.or_give_up(
         gone_before,
-        with_progress(context, || "bringing the code over".to_owned(), carried),
+        session.with_progress(|| "bringing the code over".to_owned(), carried),
     )
     .await?;
     Ok(spec)
@@ -240,7 +234,7 @@ async fn bring_code(
 async fn stand_beside(
     args: &Args,
     context: &Context,
-    workstation: &Workstation,
+    session: &Session<'_>,
     controller: &Controller,
     next: &JobDir,
     memory: JobMemory,
@@ -250,14 +244,14 @@ async fn stand_beside(
         if let Some(receipt) = run::refused_for_good(next, &memory).await {
             return run::end(context, next, &receipt, args.outputs.as_deref()).await;
         }
-        return run::detach(context, workstation, next);
+        return run::detach(context, session.workstation, next);
     }
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", next.job()));
     let attached = Attached::new(context, next);
-    match run::stand_beside(attached, workstation, controller, memory, left).await? {
+    match run::stand_beside(attached, session.workstation, controller, memory, left).await? {
         Some(receipt) => {
             let code = run::end(context, next, &receipt, args.outputs.as_deref()).await?;
-            Ok(gang_members::tell_end(context, next, code).await)
+            Ok(gang_start::tell_end(session, next, code).await)
         }
         None => Ok(ExitCode::CTRL_C),
     }
@@ -309,7 +303,7 @@ async fn not_ended(dir: &JobDir) -> Fault {
 async fn goes_on_already(
     args: &Args,
     context: &Context,
-    workstation: &Workstation,
+    session: &Session<'_>,
     controller: &Controller,
     dir: &JobDir,
     next: &JobDir,
@@ -353,13 +347,13 @@ async fn goes_on_already(
     // The call before may have been cut off between two ranks.
     let spec = next.spec().await.map_err(|error| record_errors::record_fault(&error))?;
     if let Some(spec) = spec {
-        let start = GangStart { store: dir.store(), workstation, controller, leader: next };
-        start.begin_others(context, &spec).await?;
+        let start = GangStart { session, controller, leader: next };
+        start.begin_others(&spec).await?;
     }
     stand_beside(
         args,
         context,
-        workstation,
+        session,
         controller,
         next,
         JobMemory::default(),

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 
-use crate::cli::plan::submission::Submission;
+use crate::app::launch::submission::{self, Submission};
 use crate::cli::shell::ctrl_c;
 use crate::cli::shell::flags::{JobArgs, JobFlags};
 use crate::cli::{Context, ExitCode, Fault};
@@ -155,11 +155,9 @@ fn change(
     read: &JobArgs,
 ) -> Result<Option<String>, Fault> {
     let before = kept.spec.code.as_ref().expect("a source stands in what was packed");
-    let Some(survey) = read
-        .read(context)
-        .ok()
-        .and_then(|loaded| loaded.workdir.is_dir().then(|| read.survey(context, &loaded)))
-    else {
+    let Some(survey) = read.read(context).ok().and_then(|loaded| {
+        loaded.workdir.is_dir().then(|| submission::survey(&loaded, &context.job_root))
+    }) else {
         context.printer.note(format!(
             "`{}` cannot be read any more: the job goes on with the code that it ran before",
             source.folder

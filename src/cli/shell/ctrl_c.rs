@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::app::session::Session;
 use crate::cli::{Context, ExitCode, Fault};
 
 /// While it exists, Ctrl-C, SIGTERM and a closed terminal do not end the process: they are noted.
@@ -166,7 +167,7 @@ impl LeaveSignals {
     /// the user left. A second signal gives the work up: `None`.
     pub async fn undisturbed<T>(
         &mut self,
-        context: &Context,
+        session: &Session<'_>,
         work: impl Future<Output = T>,
     ) -> (Option<T>, bool) {
         let mut work = pin!(work);
@@ -176,13 +177,13 @@ impl LeaveSignals {
                 biased;
                 done = &mut work => return (Some(done), heard_at.is_some()),
                 () = self.heard() => {
-                    let now = context.clock.mono();
+                    let now = session.clock.mono();
                     match heard_at {
                         Some(before) if now.saturating_sub(before) >= INSISTS_AFTER => return (None, true),
                         Some(_) => continue,
                         None => (heard_at, self.has_left) = (Some(now), true),
                     }
-                    context.printer.note("a machine may be launched just now: a moment, so that it is not left alone; Ctrl-C again leaves at once");
+                    session.note("a machine may be launched just now: a moment, so that it is not left alone; Ctrl-C again leaves at once");
                 }
             }
         }

@@ -1,8 +1,11 @@
 //! The terminal as the face of an act: questions, notes, warnings and hints.
 
+use std::pin::Pin;
+
 use super::confirm::confirm;
 use super::job_root;
-use crate::app::session::{Face, Session, SessionLine};
+use crate::app::session::{Face, Session, SessionLine, Told};
+use crate::cli::output::progress;
 use crate::cli::{Context, Fault};
 use crate::wire::StoreHandle;
 
@@ -33,6 +36,10 @@ impl<'a> Terminal<'a> {
 impl Face for Terminal<'_> {
     fn confirm(&self, what: &str, otherwise: &str) -> Result<(), Fault> {
         confirm(self.context, what, self.yes, otherwise)
+    }
+
+    fn show<'a>(&'a self, told: &'a Told<'a>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        progress::show(self.context, told)
     }
 
     fn tell(&self, said: SessionLine) {

@@ -7,9 +7,9 @@ use crate::app::launch::account_ready;
 use crate::app::launch::gang_cost::{gang_cost, most_of_trial};
 use crate::app::launch::preflight::{self, PreflightFacts, preflight};
 use crate::app::launch::proof_gate;
+use crate::app::launch::submission::Submission;
 use crate::app::record_errors::record_fault;
 use crate::app::tune::begin::tuning_name;
-use crate::cli::plan::submission::Submission;
 use crate::cli::plan::text;
 use crate::cli::shell::job_root;
 use crate::cli::shell::terminal::Terminal;
@@ -33,7 +33,7 @@ pub async fn check(
     let terminal = Terminal::new(context, false);
     let session = terminal.session(&store)?;
     let workstation = session.workstation;
-    let spec = submission.spec(context);
+    let spec = submission.spec(&context.user.owner, context.clock.now());
     let dir = TuningDir::new(store.clone(), &tuning_name(&spec.spec.name));
     if dir.end().await.map_err(|error| record_fault(&error))?.is_some() {
         // It starts no more trials.

@@ -7,14 +7,14 @@ use serde_json::json;
 
 use super::drive::engine;
 use super::{drive, launch_check, show};
+use crate::app::launch::packed_job;
 use crate::app::launch::preflight;
+use crate::app::launch::submission::Submission;
 use crate::app::text::verb;
 use crate::app::tune::begin::{TuningAgain, begin, tuning_name, tuning_of};
 use crate::app::tune::engine_question::engine_fault;
 use crate::app::tune::memory::{KnownTrial, TuneMemory};
 use crate::app::{record_errors, stop as app_stop};
-use crate::cli::plan::submission::Submission;
-use crate::cli::run::packed_job;
 use crate::cli::run::run::DetachText;
 use crate::cli::shell::job_root;
 use crate::cli::shell::terminal::Terminal;
@@ -144,7 +144,9 @@ async fn make(
     again: TuningAgain,
 ) -> Result<String, Fault> {
     let store = job_root::open(context).await?;
-    let packed = packed_job::pack(context, submission, submission.spec(context)).await?;
+    let terminal = Terminal::new(context, false);
+    let spec = submission.spec(&context.user.owner, context.clock.now());
+    let packed = packed_job::pack(&terminal.session(&store)?, submission, spec).await?;
     let here = drive::here(&job_root::workstation(context)?)?;
     let tuning = tuning_of(&packed.spec, tune, here.as_str());
     let dir = TuningDir::new(store, &tuning_name(&packed.spec.spec.name));

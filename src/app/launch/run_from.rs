@@ -4,16 +4,14 @@
 
 use std::path::PathBuf;
 
-use crate::app::drive;
-use crate::app::find_job;
-use crate::app::launch::first_plan;
+use super::first_plan;
+use crate::app::session::Session;
 use crate::app::view::discarded;
-use crate::cli::shell::job_root;
-use crate::cli::{Context, ExitCode, Fault, JobArgs};
+use crate::app::{ExitCode, Fault, drive, find_job};
 use crate::controller::Kept;
 use crate::job::{Continues, ResolvedSpec, StoredKind};
 use crate::jobdir::JobDir;
-use crate::wire::StoreHandle;
+use crate::wire::{StoreHandle, Workstation};
 
 const NOTHING: &str = "nothing was started or billed";
 
@@ -24,10 +22,10 @@ pub struct RunFrom {
 impl RunFrom {
     /// # Errors
     /// Fails when the job is missing, still runs, or has saved nothing.
-    pub async fn find(context: &Context, job: &str) -> Result<RunFrom, Fault> {
-        let store = job_root::open_existing(context).await?;
-        let dir = find_job::find(&store, Some(job)).await?;
-        let controller = drive::controller(&job_root::workstation(context)?, &store)?;
+    pub async fn find(session: &Session<'_>, job: &str) -> Result<RunFrom, Fault> {
+        let store = session.store;
+        let dir = find_job::find(store, Some(job)).await?;
+        let controller = drive::controller(session.workstation, store)?;
         let Some(kept) = controller
             .kept(&dir)
             .await
@@ -53,22 +51,19 @@ impl RunFrom {
         };
         discarded::refuse_start(
             &dir,
-            Some(&JobDir::new(StoreHandle::clone(&store), from.job.clone())),
+            Some(&JobDir::new(StoreHandle::clone(store), from.job.clone())),
             StoredKind::Checkpoints,
         )
         .await?;
         Ok(RunFrom { kept })
     }
 
-    /// The job file of that job, if the user named none and it is on this workstation.
-    pub fn with_its_file(&self, context: &Context, args: &JobArgs) -> JobArgs {
-        let here =
-            job_root::workstation(context).ok().and_then(|workstation| workstation.here().ok());
-        let source = self.kept.spec.code.as_ref().and_then(|code| code.source.as_ref());
-        let source =
-            source.filter(|source| here.is_some_and(|here| here.as_str() == source.workstation));
-        let file = source.and_then(|source| source.file.as_ref()).map(PathBuf::from);
-        JobArgs { file: args.file.clone().or(file), ..args.clone() }
+    /// The job file of that job, if it is on this workstation.
+    pub fn job_file(&self, workstation: &Workstation) -> Option<PathBuf> {
+        let here = workstation.here().ok()?;
+        let source = self.kept.spec.code.as_ref()?.source.as_ref()?;
+        let is_here = here.as_str() == source.workstation;
+        source.file.as_ref().filter(|_| is_here).map(PathBuf::from)
     }
 
     /// Sets the checkpoint of the new job. Its machine is new: a kept disk is for `lamp start`.

@@ -4,17 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::app::record_errors;
+use super::submission::Submission;
+use crate::app::session::{Bytes, Session};
 use crate::app::text::counted;
-use crate::cli::output::progress::{Bytes, with_bytes};
-use crate::cli::plan::submission::Submission;
-use crate::cli::shell::job_root;
-use crate::cli::{Context, ExitCode, Fault};
-use crate::config::{Loaded, shown};
+use crate::app::{ExitCode, Fault, record_errors};
+use crate::config::Loaded;
 use crate::controller::{Archive, Controller, SubmitError};
 use crate::job::{CodeArchive, CodeSource, JobId, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::wire::{self, Survey};
+use crate::wire::{self, Survey, Workstation};
 
 pub struct PackedJob {
     pub spec: ResolvedSpec,
@@ -44,7 +42,7 @@ impl PackedJob {
     }
 
     /// Runs `sending`. After a second, people see its progress.
-    pub async fn shown<T>(&self, context: &Context, sending: impl Future<Output = T>) -> T {
+    pub async fn shown<T>(&self, session: &Session<'_>, sending: impl Future<Output = T>) -> T {
         let total = self.code().packed_bytes;
         let told = || match self.archive.sent.so_far() {
             (come, before) if come < total => {
@@ -53,7 +51,7 @@ impl PackedJob {
             // The agent or the job may still be on its way.
             _ => ("the code is sent; a moment".to_owned(), None),
         };
-        with_bytes(context, told, sending).await
+        session.with_bytes(told, sending).await
     }
 }
 
@@ -62,13 +60,14 @@ impl PackedJob {
 /// # Errors
 /// Fails when the workdir cannot be packed, or the job root refuses.
 pub async fn make(
-    context: &Context,
+    session: &Session<'_>,
     controller: &Controller,
     submission: &Submission,
 ) -> Result<JobDir, Fault> {
-    let packed = pack(context, submission, submission.spec(context)).await?;
+    let spec = submission.spec(&session.workstation.owner, session.clock.now());
+    let packed = pack(session, submission, spec).await?;
     packed
-        .shown(context, controller.submit(&packed.spec, &packed.archive))
+        .shown(session, controller.submit(&packed.spec, &packed.archive))
         .await
         .map_err(|error| submit_fault(&error))
 }
@@ -78,13 +77,13 @@ pub async fn make(
 /// # Errors
 /// Fails when the workdir cannot be packed.
 pub async fn pack(
-    context: &Context,
+    session: &Session<'_>,
     submission: &Submission,
     spec: ResolvedSpec,
 ) -> Result<PackedJob, Fault> {
-    let Submission { loaded, survey } = submission;
+    let Submission { loaded, survey, folder } = submission;
     let job = &spec.job;
-    let scratch = scratch(context, job)?;
+    let scratch = scratch(session.workstation, job)?;
     let packed = Arc::new(AtomicU64::default());
     let (files, out, count) = (survey.clone(), scratch.0.clone(), Arc::clone(&packed));
     let packing = tokio::task::spawn_blocking(move || wire::pack_workdir(&files, &out, &count));
@@ -92,13 +91,9 @@ pub async fn pack(
         let come = packed.load(Ordering::Relaxed);
         ("packing".to_owned(), Some(Bytes { come, before: 0, total: survey.bytes }))
     };
-    let mut code = with_bytes(context, told, packing).await.expect("packing does not panic")?;
-    code.source = source(context, loaded);
-    context.printer.note(shipped_text(
-        survey,
-        &code,
-        &shown(&loaded.workdir, &context.current_dir),
-    ));
+    let mut code = session.with_bytes(told, packing).await.expect("packing does not panic")?;
+    code.source = source(session, loaded);
+    session.note(shipped_text(survey, &code, folder));
     Ok(PackedJob {
         spec: ResolvedSpec { code: Some(code), ..spec },
         archive: scratch.0.as_path().into(),
@@ -107,15 +102,15 @@ pub async fn pack(
 }
 
 /// Where it was packed. `None` if this workstation has no id, which a launch reports.
-fn source(context: &Context, loaded: &Loaded) -> Option<CodeSource> {
-    let workstation = job_root::workstation(context).ok()?.here().ok()?.as_str().to_owned();
+fn source(session: &Session<'_>, loaded: &Loaded) -> Option<CodeSource> {
+    let workstation = session.workstation.here().ok()?.as_str().to_owned();
     let text = |path: &Path| path.to_str().map(str::to_owned);
     let file = loaded.file.as_deref().and_then(text);
     Some(CodeSource {
         workstation,
         folder: text(&loaded.workdir)?,
         file,
-        packed: context.clock.now(),
+        packed: session.clock.now(),
     })
 }
 
@@ -133,8 +128,8 @@ fn shipped_text(survey: &Survey, code: &CodeArchive, folder: &str) -> String {
 ///
 /// # Errors
 /// Fails when the state folder cannot be written.
-pub fn scratch(context: &Context, job: &JobId) -> Result<ScratchFile, Fault> {
-    let file = job_root::workstation(context)?.scratch_file(&format!("{job}.tar.zst"));
+pub fn scratch(workstation: &Workstation, job: &JobId) -> Result<ScratchFile, Fault> {
+    let file = workstation.scratch_file(&format!("{job}.tar.zst"));
     file.map(ScratchFile).map_err(|error| {
         Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error)
     })

@@ -1,7 +1,7 @@
-//! Finds what a job would ship, and all errors in it, before it is submitted.
+//! A job that was read, and what it would ship: all errors in it, before it is submitted.
 //!
-//! `lamp check` prints it. `lamp run` and `lamp rehearse` call [`JobArgs::prepare`], which refuses
-//! on errors. Not here: the walk and the scan (`wire`).
+//! `lamp check` prints them. The other commands refuse a job with errors ([`Submission::accept`]).
+//! Not here: the walk and the scan (`wire`), and the flags (`cli::plan::job_args`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,39 +10,73 @@ use jiff::Timestamp;
 
 use super::saved_files;
 use crate::app::text::counted;
-use crate::cli::control::outputs;
-use crate::cli::output::printer::shell_word;
-use crate::cli::rehearse::python_environment;
-use crate::cli::shell::flags::JobArgs;
-use crate::cli::{Context, ExitCode, Fault};
-use crate::config::{self, Loaded};
+use crate::app::{ExitCode, Fault, outputs};
+use crate::config::{self, Loaded, shown};
 use crate::job::seat_leader;
-use crate::job::{Finding, FindingCause, JobId, RECORD_FORMAT, ResolvedSpec, Severity};
+use crate::job::{Finding, FindingCause, JobId, RECORD_FORMAT, ResolvedSpec, Severity, shell_word};
 use crate::jobdir::layout;
 use crate::market::CloudKind;
 use crate::policy::schedule::calendar::Calendar;
 use crate::wire::{self, PackError, PackKind, Secret, Survey};
 
+/// The usual names of a Python environment in a folder.
+pub const ENVIRONMENT_FOLDERS: &[&str] = &[".venv", "venv", "env"];
+
 /// A job without errors, and the files that it ships.
+#[derive(Clone)]
 pub struct Submission {
     pub loaded: Loaded,
     pub survey: Survey,
+    /// The workdir as people read it.
+    pub folder: String,
 }
 
 impl Submission {
+    /// Takes a job that [`examine`] has seen. `current_dir`: the folder from which people read
+    /// paths.
+    ///
+    /// # Errors
+    /// Fails when the job has errors, or its workdir holds what must not ship.
+    pub fn accept(
+        loaded: Loaded,
+        survey: Option<Survey>,
+        current_dir: &Path,
+    ) -> Result<Submission, Fault> {
+        let findings = &loaded.findings;
+        let mut errors =
+            findings.iter().filter(|finding| finding.severity == Severity::Error).peekable();
+        if let (None, Some(survey)) = (errors.peek(), survey) {
+            let folder = shown(&loaded.workdir, current_dir);
+            return Ok(Submission { loaded, survey, folder });
+        }
+        let file = shown_file(&loaded, current_dir);
+        let in_words =
+            findings.iter().any(|finding| finding.rule.is_some() && finding.file.is_none());
+        let only_secrets = errors.all(|finding| finding.rule.is_some());
+        let fault = if only_secrets {
+            let place = if in_words { "environment, setup or command" } else { "workdir" };
+            let what = format!("the {place} of `{file}` holds what looks like secrets");
+            Fault::new(ExitCode::REFUSED, what)
+                .hint("if they are meant to ship, acknowledge each with `--allow-secret PATH:RULE`")
+        } else {
+            Fault::new(ExitCode::FINDINGS, format!("`{file}` cannot run"))
+        };
+        Err(fault.meaning("nothing was started or billed").findings(file, loaded.findings))
+    }
+
     /// The spec of a new job. Its code is not packed yet.
-    pub fn spec(&self, context: &Context) -> ResolvedSpec {
+    pub fn spec(&self, owner: &str, now: Timestamp) -> ResolvedSpec {
         let loaded = &self.loaded;
         let mut spec = ResolvedSpec {
             format: RECORD_FORMAT,
             job: JobId::from_name(&loaded.spec.name, wire::random_letters()),
-            created: context.clock.now(),
+            created: now,
             written_by: format!("lamp {}", env!("CARGO_PKG_VERSION")),
             spec: loaded.spec.clone(),
             code: None,
             origins: loaded.origins.clone(),
             applied: None,
-            owner: Some(context.user.owner.clone()),
+            owner: Some(owner.to_owned()),
             continues: None,
             trial: None,
             tuned: None,
@@ -64,123 +98,48 @@ impl Submission {
     }
 }
 
-pub struct Examined {
-    pub loaded: Loaded,
-    /// `None`: the file does not say clearly what ships.
-    pub survey: Option<Survey>,
-    pub findings: Vec<Finding>,
+/// Adds to the findings of a job what its workdir shows. `None`: the file does not say clearly what
+/// ships.
+///
+/// # Errors
+/// Fails when the workdir cannot be read.
+pub fn examine(loaded: &mut Loaded, job_root: &str) -> Result<Option<Survey>, Fault> {
+    if !is_workdir_known(loaded) {
+        // Secrets in the spec itself are reported all the same.
+        let found = secrets_in_words(loaded, None);
+        loaded.findings.extend(found);
+        return Ok(None);
+    }
+    let kept = kept_in_workdir(job_root, &loaded.workdir);
+    let survey = survey(loaded, job_root);
+    let setup = loaded.spec.setup.as_deref();
+    let mut found = not_too_many(
+        survey.findings.iter().filter_map(|finding| in_user_words(finding, &kept, setup)),
+    );
+    found.extend(command_that_does_not_ship(loaded, &survey));
+    found.extend(saved_files::findings(loaded));
+    found.extend(cloud_of_another_build(loaded.spec.machine.cloud));
+    // A workdir that is far too large is not read: its findings say what to ignore first.
+    let in_files = if survey.bytes <= loaded.workdir_bytes_max {
+        wire::scan_for_secrets(&survey)?
+    } else {
+        Vec::new()
+    };
+    found.extend(secrets_in_words(loaded, Some(&in_files)));
+    found.extend(secrets_in_files(loaded, in_files));
+    loaded.findings.extend(found);
+    Ok(Some(survey))
 }
 
-impl JobArgs {
-    /// Reads the job and its workdir; prints warnings.
-    ///
-    /// # Errors
-    /// Fails when the job has errors, or its workdir holds what must not ship.
-    pub fn prepare(&self, context: &Context) -> Result<Submission, Fault> {
-        self.accepted(context, self.examine(context).map_err(unstarted)?)
-    }
-
-    /// The same for a call that buys nothing: a limit is optional.
-    ///
-    /// # Errors
-    /// As [`Self::prepare`].
-    pub fn prepare_unbought(&self, context: &Context) -> Result<Submission, Fault> {
-        let mut examined = self.examine(context).map_err(unstarted)?;
-        examined.findings.retain(|finding| !finding.is_of_no_limit());
-        self.accepted(context, examined)
-    }
-
-    fn accepted(
-        &self,
-        context: &Context,
-        Examined { loaded, survey, findings }: Examined,
-    ) -> Result<Submission, Fault> {
-        let file = shown_file(&loaded, context);
-        self.say_which_file(context, &loaded);
-        let mut errors =
-            findings.iter().filter(|finding| finding.severity == Severity::Error).peekable();
-        if let (None, Some(survey)) = (errors.peek(), survey) {
-            context.printer.findings(Some(&file), &findings);
-            return Ok(Submission { loaded, survey });
-        }
-        let in_words =
-            findings.iter().any(|finding| finding.rule.is_some() && finding.file.is_none());
-        let only_secrets = errors.all(|finding| finding.rule.is_some());
-        let fault = if only_secrets {
-            let place = if in_words { "environment, setup or command" } else { "workdir" };
-            let what = format!("the {place} of `{file}` holds what looks like secrets");
-            Fault::new(ExitCode::REFUSED, what)
-                .hint("if they are meant to ship, acknowledge each with `--allow-secret PATH:RULE`")
-        } else {
-            Fault::new(ExitCode::FINDINGS, format!("`{file}` cannot run"))
-        };
-        Err(fault.meaning("nothing was started or billed").findings(file, findings))
-    }
-
-    /// Says whether a job file that the user did not name was used.
-    fn say_which_file(&self, context: &Context, loaded: &Loaded) {
-        let is_there = context.current_dir.join(config::JOB_FILE).is_file();
-        match (&self.file, &loaded.file) {
-            (None, Some(_)) => {
-                context.printer.note(format!("the job is `{}`", shown_file(loaded, context)))
-            }
-            (None, None) if is_there => {
-                let file = config::JOB_FILE;
-                context.printer.note(format!(
-                    "the job is the command line alone, without `{file}`; `lamp run {file} -- ...` runs the command with its settings"
-                ));
-            }
-            _ => {}
-        }
-    }
-
-    pub fn survey(&self, context: &Context, loaded: &Loaded) -> Survey {
-        let checkpoints =
-            loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
-        // Fetched outputs stay here, as do jobs that are kept in the workdir.
-        let kept = kept_in_workdir(context, &loaded.workdir);
-        let never: Vec<PathBuf> =
-            checkpoints.chain([PathBuf::from(outputs::FOLDER)]).chain(kept).collect();
-        wire::survey_workdir(&loaded.workdir, &never, loaded.workdir_bytes_max)
-    }
-
-    /// Everything to know about the job before it is submitted.
-    ///
-    /// # Errors
-    /// Fails when the job file or the workdir cannot be read.
-    pub fn examine(&self, context: &Context) -> Result<Examined, Fault> {
-        let loaded = self.read(context)?;
-        if !is_workdir_known(&loaded) {
-            let mut findings = loaded.findings.clone();
-            // Secrets in the spec itself are reported all the same.
-            findings.extend(secrets_in_words(&loaded, None));
-            return Ok(Examined { loaded, survey: None, findings });
-        }
-        let kept = kept_in_workdir(context, &loaded.workdir);
-        let survey = self.survey(context, &loaded);
-        let mut findings = loaded.findings.clone();
-        let setup = loaded.spec.setup.as_deref();
-        findings.extend(not_too_many(
-            survey.findings.iter().filter_map(|finding| in_user_words(finding, &kept, setup)),
-        ));
-        findings.extend(command_that_does_not_ship(&loaded, &survey));
-        findings.extend(saved_files::findings(&loaded));
-        findings.extend(cloud_of_another_build(loaded.spec.machine.cloud));
-        // A workdir that is far too large is not read: its findings say what to ignore first.
-        let in_files = if survey.bytes <= loaded.workdir_bytes_max {
-            wire::scan_for_secrets(&survey)?
-        } else {
-            Vec::new()
-        };
-        findings.extend(secrets_in_words(&loaded, Some(&in_files)));
-        findings.extend(secrets_in_files(&loaded, in_files));
-        Ok(Examined { loaded, survey: Some(survey), findings })
-    }
-}
-
-fn unstarted(mut fault: Fault) -> Fault {
-    fault.meaning.get_or_insert_with(|| "nothing was started or billed".to_owned());
-    fault
+/// The files that would ship.
+pub fn survey(loaded: &Loaded, job_root: &str) -> Survey {
+    let checkpoints =
+        loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
+    // Fetched outputs stay here, as do jobs that are kept in the workdir.
+    let kept = kept_in_workdir(job_root, &loaded.workdir);
+    let never: Vec<PathBuf> =
+        checkpoints.chain([PathBuf::from(outputs::FOLDER)]).chain(kept).collect();
+    wire::survey_workdir(&loaded.workdir, &never, loaded.workdir_bytes_max)
 }
 
 /// Findings of one kind: a wrong folder such as `/` has tens of thousands.
@@ -206,9 +165,8 @@ fn not_too_many(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
 
 /// The job root's folders inside the workdir. If they shipped, each job would contain all earlier
 /// ones.
-fn kept_in_workdir(context: &Context, workdir: &Path) -> Vec<PathBuf> {
-    let folder = context
-        .job_root
+fn kept_in_workdir(job_root: &str, workdir: &Path) -> Vec<PathBuf> {
+    let folder = job_root
         .strip_prefix("file://")
         .map(|folder| Path::new(folder).canonicalize().unwrap_or_else(|_| folder.into()));
     match folder.as_deref().and_then(|folder| folder.strip_prefix(workdir).ok()) {
@@ -232,9 +190,8 @@ fn in_user_words(finding: &Finding, kept: &[PathBuf], setup: Option<&str>) -> Op
                 .any(|word| word == folder)
         })
     };
-    let is_made = python_environment::FOLDERS
-        .iter()
-        .any(|folder| is_about(Path::new(folder)) && names(folder));
+    let is_made =
+        ENVIRONMENT_FOLDERS.iter().any(|folder| is_about(Path::new(folder)) && names(folder));
     if is_about(Path::new(outputs::FOLDER)) || is_made {
         return None;
     }
@@ -267,11 +224,12 @@ fn is_about_workdir(error: &Finding) -> bool {
     KEYS.iter().any(|key| error.path.starts_with(key) || is_meant(key))
 }
 
-pub fn shown_file(loaded: &Loaded, context: &Context) -> String {
-    loaded.file.as_deref().map_or_else(
-        || config::COMMAND_LINE.to_owned(),
-        |path| config::shown(path, &context.current_dir),
-    )
+/// The job file as people read it.
+pub fn shown_file(loaded: &Loaded, current_dir: &Path) -> String {
+    loaded
+        .file
+        .as_deref()
+        .map_or_else(|| config::COMMAND_LINE.to_owned(), |path| shown(path, current_dir))
 }
 
 fn secrets_in_files(loaded: &Loaded, found: Vec<Secret>) -> Vec<Finding> {

@@ -1,13 +1,13 @@
 //! Before a job runs: which files are kept after its machine ends, and which saved files would be
 //! lost.
 //!
-//! Not here: how a script is read (`init::save_detection`), and what was lost in the end (the
+//! Not here: how a script is read (`python_script::save_detection`), and what was lost in the end (the
 //! agent).
 
 use std::path::Path;
 
-use crate::cli::init::python_source::PythonScript;
-use crate::cli::init::save_detection::{self, DetectedSaves};
+use crate::app::python_script::python_source::PythonScript;
+use crate::app::python_script::save_detection::{self, DetectedSaves};
 use crate::config::Loaded;
 use crate::job::{Command, Finding, OutputGlob, Spec};
 
