@@ -9,6 +9,7 @@
 
 pub mod account_ready;
 pub mod checkpoint_cadence;
+pub mod continuation;
 pub mod first_plan;
 pub mod gang_cost;
 pub mod gang_start;

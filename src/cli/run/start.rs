@@ -9,7 +9,6 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use serde_json::json;
@@ -21,6 +20,7 @@ use crate::app::drive;
 use crate::app::find_job;
 use crate::app::gang::gang_jobs::leader_of;
 use crate::app::launch::account_ready;
+use crate::app::launch::continuation::{self, LimitsAsked};
 use crate::app::launch::first_plan;
 use crate::app::launch::gang_cost::gang_cost;
 use crate::app::launch::gang_start::{self, GangStart};
@@ -39,13 +39,9 @@ use crate::cli::shell::job_root;
 use crate::cli::shell::terminal::Terminal;
 use crate::cli::{Context, ExitCode, Fault};
 use crate::config::{Dollars, SpanWord};
-use crate::controller::{
-    Controller, JobMemory, Kept, Planned, SubmitError, Ticked, continuation_of,
-};
-use crate::job::seat_leader;
-use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec, StoredKind};
+use crate::controller::{Controller, JobMemory, Planned, SubmitError, continuation_of};
+use crate::job::{ResolvedSpec, StoredKind};
 use crate::jobdir::JobDir;
-use crate::market::Usd;
 
 /// Go on with a job that has ended: on the machine that was stopped and kept, or from its
 /// checkpoint
@@ -90,11 +86,6 @@ pub struct Args {
     pub outputs: Option<PathBuf>,
 }
 
-/// One or two looks settle a machine that was stopped by hand. If the cloud is slow, the user asks
-/// again.
-const SETTLE_LOOKS: u32 = 10;
-const SETTLE_LOOK_EVERY: Duration = Duration::from_millis(200);
-
 /// # Errors
 /// Fails when the job is missing, still runs, keeps nothing, has a spent limit, or the job root is
 /// unreachable.
@@ -106,12 +97,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let dir = leader_of(find_job::find(&store, args.job.as_deref()).await?).await;
     let workstation = job_root::workstation(context)?;
     let controller = drive::controller(&workstation, &store)?;
-    settle_what_was_stopped(context, &controller, &dir).await?;
+    continuation::settle_what_was_stopped(&session, &controller, &dir).await?;
     let kept = controller
         .kept(&dir)
         .await
         .map_err(|error| first_plan::fault(&error).meaning("nothing was started or billed"))?;
-    let Some(kept) = kept else { return Err(not_ended(&dir).await) };
+    let Some(kept) = kept else { return Err(continuation::not_ended(&dir).await) };
     let from =
         kept.continues.checkpoint.as_ref().map(|from| JobDir::new(store.clone(), from.job.clone()));
     let next = JobDir::new(store.clone(), continuation_of(dir.job(), &kept.spec.spec.name));
@@ -119,7 +110,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return goes_on_already(args, context, &session, &controller, &dir, &next).await;
     }
     discarded::refuse_start(&dir, from.as_ref(), StoredKind::Checkpoints).await?;
-    let mut spec = spec_of(args, context, &kept, next.job())?;
+    let asked = LimitsAsked {
+        budget: args.budget.as_ref().map(|dollars| dollars.0),
+        max_runtime: args.max_runtime.as_ref().map(|time| time.0),
+        deadline: args.deadline.map(|until| until.moment(context.clock.now()).0),
+    };
+    let mut spec = continuation::spec_of(&session, &kept, next.job(), asked)?;
     let now = start_code::choose(&args.code, args.dry_run, context, &workstation, &kept)?;
     match &now {
         Some(now) => start_code::take_in(&mut spec, now),
@@ -257,48 +253,6 @@ async fn stand_beside(
     }
 }
 
-/// A machine that was stopped without a controller has no receipt yet. If its job still runs, this
-/// look does only what its driver does too.
-async fn settle_what_was_stopped(
-    context: &Context,
-    controller: &Controller,
-    dir: &JobDir,
-) -> Result<(), Fault> {
-    let fault = |error| record_errors::record_fault(&error);
-    if dir.receipt().await.map_err(fault)?.is_some()
-        || dir.spec().await.map_err(fault)?.is_none_or(|spec| spec.is_alone())
-    {
-        return Ok(());
-    }
-    for _ in 0..SETTLE_LOOKS {
-        if !controller.is_stopped(dir).await.map_err(fault)? {
-            return Ok(());
-        }
-        if let Ticked::Final(_) =
-            controller.look(dir.job()).await.map_err(|error| drive::drive_fault(&error))?
-        {
-            return Ok(());
-        }
-        context.clock.sleep(SETTLE_LOOK_EVERY).await;
-    }
-    Ok(())
-}
-
-async fn not_ended(dir: &JobDir) -> Fault {
-    match find_job::must_be_under_way(dir).await {
-        Ok(_) => Fault::new(
-            ExitCode::REFUSED,
-            format!("job `{}` is under way: there is nothing to start", dir.job()),
-        )
-        .meaning("nothing was changed")
-        .hint(format!(
-            "`lamp logs -f {0}` follows it, `lamp status {0}` shows how it stands",
-            dir.job()
-        )),
-        Err(fault) => fault,
-    }
-}
-
 /// It was started before, by another call or by one that was cut off.
 async fn goes_on_already(
     args: &Args,
@@ -360,94 +314,6 @@ async fn goes_on_already(
         &mut LeaveSignals::listen(),
     )
     .await
-}
-
-/// The spec of the continuation: the old one, with what is left of its limits.
-fn spec_of(
-    args: &Args,
-    context: &Context,
-    kept: &Kept,
-    next: &JobId,
-) -> Result<ResolvedSpec, Fault> {
-    refuse_nothing_kept(kept)?;
-    let mut spec = kept.spec.spec.clone();
-    let mut origins = kept.spec.origins.clone();
-    let job = &kept.spec.job;
-    let refuse = |what: String, hint: String| {
-        Err(Fault::new(ExitCode::REFUSED, what).meaning("nothing was started or billed").hint(hint))
-    };
-    let mut flag =
-        |key: &str, given: bool| given.then(|| origins.insert(key.to_owned(), "flag".to_owned()));
-    flag("limits.budget", args.budget.is_some());
-    flag("limits.max_runtime", args.max_runtime.is_some());
-    flag("limits.deadline", args.deadline.is_some());
-    // The rest of the budget is of rank 0 alone. A flag is for the whole gang.
-    let ranks = spec.gang.as_ref().map_or(1, |gang| gang.seats().len());
-    let asked = args.budget.as_ref().map(|dollars| dollars.0);
-    let asked = asked.map(|usd| usd.divided_by(i64::try_from(ranks).unwrap_or(i64::MAX)));
-    spec.limits.budget = asked.or(kept.budget_left);
-    if spec.limits.budget.is_some_and(|left| left <= Usd::ZERO) {
-        return refuse(
-            format!("the budget of job `{job}` is spent"),
-            format!("`lamp start {job} --budget 5` gives it five dollars more"),
-        );
-    }
-    if let Some(time) = &args.max_runtime {
-        spec.limits.max_runtime = Some(time.0);
-    }
-    spec.limits.deadline =
-        args.deadline.map(|until| until.moment(context.clock.now()).0).or(kept.deadline);
-    if spec.limits.deadline.is_some_and(|deadline| deadline <= context.clock.now()) {
-        return refuse(
-            format!("the deadline of job `{job}` has passed"),
-            format!("`lamp start {job} --deadline MOMENT` gives it another"),
-        );
-    }
-    let mut next = ResolvedSpec {
-        format: RECORD_FORMAT,
-        job: next.clone(),
-        created: context.clock.now(),
-        written_by: format!("lamp {}", env!("CARGO_PKG_VERSION")),
-        spec,
-        code: kept.spec.code.clone(),
-        origins,
-        applied: None,
-        owner: Some(context.user.owner.clone()),
-        continues: Some(kept.continues.clone()),
-        trial: None,
-        tuned: None,
-    };
-    seat_leader(&mut next);
-    Ok(next)
-}
-
-fn refuse_nothing_kept(kept: &Kept) -> Result<(), Fault> {
-    let (job, continues) = (&kept.spec.job, &kept.continues);
-    let refused =
-        |what: String| Fault::new(ExitCode::REFUSED, what).meaning("nothing was started or billed");
-    if let Some(instance) = &kept.stopping {
-        return Err(refused(format!("the machine of job `{job}`, {instance}, is stopping"))
-            .hint(format!("`lamp start {job}` in a minute, when it stands still")));
-    }
-    let again = "`lamp run FILE` runs the job from its start";
-    if continues.machine.is_none() && kept.receipt.outcome == JobOutcome::Succeeded {
-        return Err(refused(format!(
-            "job `{job}` has succeeded, and its machine is gone: there is nothing to go on with"
-        ))
-        .hint(match continues.checkpoint {
-            Some(_) => format!("{again}, `lamp run --from {job} FILE` from its last checkpoint"),
-            None => again.to_owned(),
-        }));
-    }
-    if continues.machine.is_none() && continues.checkpoint.is_none() {
-        let gone = kept
-            .elsewhere
-            .as_ref()
-            .map_or("its machine is gone with its disk".to_owned(), Clone::clone);
-        return Err(refused(format!("nothing is kept of job `{job}`: {gone}, and it saved no checkpoint"))
-            .hint(format!("{again}; with [checkpoint], or `failure = \"stop\"` and the like in `[on]`, it can be started again")));
-    }
-    Ok(())
 }
 
 async fn show(
