@@ -1,8 +1,7 @@
 //! Before a job runs: which files are kept after its machine ends, and which saved files would be
 //! lost.
 //!
-//! Not here: how a script is read (`python_script::save_detection`), and what was lost in the end (the
-//! agent).
+//! Not here: how a script is read (`python_script`), and what was lost in the end (the agent).
 
 use std::path::Path;
 

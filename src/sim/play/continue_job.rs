@@ -1,7 +1,7 @@
 //! A user continues a job that has ended: `lamp start` in a simulated world.
 //!
 //! Not here: how a job continues (`controller::launch::continue_job`), the text of the command
-//! (`cli::run::start`).
+//! (`cli::run::start`, `app::launch::continuation`).
 
 use std::sync::Arc;
 use std::time::Duration;
