@@ -157,6 +157,20 @@ fn roles_of_a_gang_have_machines_of_their_own() {
     assert_eq!(code, 0, "{out}\n{err}");
 }
 
+#[test]
+fn roles_with_different_processors_are_refused_before_a_launch() {
+    let Some(account) = account() else { return };
+    account.ec2.on_demand("m6g.large", 0.077);
+    let roles = "[gang.chief]\n[gang.ps]\ninstance_types = ['m6g.large']\n[limits]";
+    account.place.0.write("gang.toml", job("", "").replace("[limits]", roles));
+    for args in [&["plan", "gang.toml"][..], &["run", "--detach", "--unproven", "gang.toml"]] {
+        let (code, _, err) = account.lamp(args);
+        let words = "m5.large has x86_64, and m6g.large of [gang.ps] has arm64";
+        assert!(code == 102 && err.contains(words) && err.contains("nothing was started"), "{err}");
+    }
+    assert!(account.ec2.instances().is_empty());
+}
+
 /// The other ranks are bought in the zone of rank 0 alone.
 #[test]
 fn spot_gang_without_room_for_all_ends_within_join() {

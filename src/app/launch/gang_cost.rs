@@ -8,7 +8,7 @@ use crate::app::costs::hours_cost::PricedMachines;
 use crate::app::session::Session;
 use crate::app::{ExitCode, Fault};
 use crate::controller::{Controller, Planned};
-use crate::job::{DoneRule, GangSpec, ResolvedSpec, machine_kinds};
+use crate::job::{DoneRule, GangRole, GangSpec, ResolvedSpec, machine_kinds};
 use crate::market::{Offer, Quota, Span, Usd, UsdPerHour};
 use crate::policy::account::doctor;
 
@@ -75,7 +75,7 @@ impl KindCost {
 /// `None`: the job has one machine.
 ///
 /// # Errors
-/// If nothing is sold for a role with another machine than rank 0.
+/// If nothing is sold for a role with another machine than rank 0, or its processor is another.
 pub async fn gang_cost(
     session: &Session<'_>,
     controller: &Controller,
@@ -92,9 +92,11 @@ pub async fn gang_cost(
         let mut alone = spec.clone();
         (alone.spec.machine, alone.spec.gang) = (machine, None);
         alone.spec.machine.regions = vec![planned.plan.offer.region.to_string()];
+        let first = &planned.plan.offer;
         let planned = first_plan::first(session, controller, &alone).await.map_err(|fault| {
             fault.also(format!("it concerns the machines of [gang.{}]", role.word()))
         })?;
+        refuse_other_processor(first, &planned.plan.offer, role)?;
         kinds.push(KindCost::of(count, &planned));
     }
     // The launch of rank 0 counts the machines of its own kind alone.
@@ -107,6 +109,23 @@ pub async fn gang_cost(
         priced: kinds.iter().map(priced).collect(),
         lack,
     }))
+}
+
+/// All roles have the image and the files of the job, which suit one kind of processor.
+fn refuse_other_processor(first: &Offer, other: &Offer, role: GangRole) -> Result<(), Fault> {
+    if other.arch == first.arch {
+        return Ok(());
+    }
+    let what = format!(
+        "the machines have different processors: {} has {}, and {} of [gang.{}] has {}",
+        first.instance_type,
+        first.arch,
+        other.instance_type,
+        role.word(),
+        other.arch
+    );
+    let hint = "name `instance_types` of one processor for all roles";
+    Err(Fault::new(ExitCode::REFUSED, what).meaning("nothing was started or billed").hint(hint))
 }
 
 /// Why not all kinds of machines can run together.
