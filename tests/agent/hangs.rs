@@ -267,6 +267,38 @@ fn stalled_workload_whose_stacks_cannot_be_read_is_restarted() {
     });
 }
 
+/// By the idle rule it works, which is the reverse of why it is stalled.
+#[test]
+fn status_of_a_stalled_job_at_full_load_says_why_it_is_stalled() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        machine.show(|now| now.works = true);
+        let spec =
+            r#"{"on": {"stall": "notify"}, "watch": {"stall": {"window": "5m", "restarts": 0}}}"#;
+        let hangs = async {
+            for _ in 0..60 {
+                clock.sleep(secs(10)).await;
+                machine.printed.fetch_add(1, Ordering::Relaxed);
+            }
+            loop {
+                clock.sleep(secs(10)).await;
+                let status = rig.status().await;
+                if status.verdict == "stalled" {
+                    return status.reason.expect("it has one");
+                }
+            }
+        };
+        let reason = tokio::select! {
+            finish = machine.watched(machine.agent(&rig, spec)) => panic!("{finish:?}"),
+            reason = hangs => reason,
+            () = clock.sleep(secs(7200)) => panic!("it was never stalled"),
+        };
+        assert_eq!(reason.policy, "stall");
+        assert!(!reason.text.contains("working"), "{reason:?}");
+    });
+}
+
 /// A hang at full power looks like work until it is known for one: then what came after the last
 /// sign is no useful time.
 #[test]

@@ -24,7 +24,8 @@ use crate::agent::watch_workload::WorkloadWatch;
 use crate::instance::{AttentionKind, Notice, Status};
 use crate::job::{AttemptPhase, ExitStatus, RECORD_FORMAT, Reason};
 use crate::jobdir::EventDetail;
-use crate::policy::{Decision, SuperviseStep, WatchAction};
+use crate::policy::gang::gang_verdict::is_long_quiet_by;
+use crate::policy::{Activity, Decision, SuperviseStep, WatchAction};
 use crate::ports::Clock;
 
 pub(crate) struct Reporter {
@@ -182,10 +183,20 @@ impl Reporter {
         if self.phase == AttemptPhase::Running { facts.watching.standing().word() } else { verdict }
     }
 
+    /// The reason of the rule that gives the verdict. A stalled job may be busy by the idle rule;
+    /// while it is quiet too, the others of a gang need to know that.
+    fn watch_reason(&self, facts: &StatusFacts<'_>) -> Reason {
+        let now = self.clock.now();
+        let idle = facts.watching.idle.reason(now, "idle");
+        if facts.watching.standing() == Activity::Stalled && !is_long_quiet_by(&idle) {
+            return facts.watching.stall.reason(now, "stall");
+        }
+        idle
+    }
+
     fn status(&self, facts: &StatusFacts<'_>) -> Status {
         let troubles = save_troubles(facts);
         let kinds = self.attention.kinds().chain(troubles.iter().map(|_| AttentionKind::Other));
-        let idle_reason = facts.watching.idle.reason(self.clock.now(), "idle");
         Status {
             format: RECORD_FORMAT,
             instance: facts.attempt.instance.clone(),
@@ -199,7 +210,7 @@ impl Reporter {
                 .last()
                 .filter(|_| self.phase != AttemptPhase::Running)
                 .cloned()
-                .or(Some(idle_reason)),
+                .or_else(|| Some(self.watch_reason(facts))),
             progress: Some(facts.board.progress()),
             metric: facts.board.metric(),
             gpus: facts.watching.gpu_status(),

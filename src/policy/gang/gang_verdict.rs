@@ -127,9 +127,13 @@ fn works(status: &Status) -> bool {
 
 /// Half of the window that ends a machine as idle has passed.
 pub fn is_long_quiet(status: &Status) -> bool {
-    let reason = status.reason.as_ref().filter(|reason| reason.policy == "idle");
-    let clock = reason.and_then(Reason::clock);
-    status.verdict == "idle" || clock.is_some_and(|(quiet, window)| quiet >= window / 2.0)
+    status.verdict == "idle" || status.reason.as_ref().is_some_and(is_long_quiet_by)
+}
+
+/// The same, by the reason of the idle rule. The reason of another rule says nothing of it.
+pub fn is_long_quiet_by(reason: &Reason) -> bool {
+    let clock = reason.clock().filter(|_| reason.policy == "idle");
+    clock.is_some_and(|(quiet, window)| quiet >= window / 2.0)
 }
 
 /// Every rank that reports steps has stopped, and at least one reports them.
