@@ -22,8 +22,8 @@ const EVERY_REMOTE: Duration = Duration::from_secs(5);
 /// that is down, longer costs more on every machine that has reached its limit.
 const FIRST_READ_MAX: Duration = Duration::from_secs(60);
 
-/// A rank asks its own agent for time by a request. After a silence of the store it needs some looks
-/// to do so, and the agent some to read it.
+/// A rank asks its own agent for time by a request. After a silence of the store it needs some
+/// looks to do so, and the agent some to read it.
 const ANSWERS_FOR: Duration = Duration::from_secs(60);
 
 /// The requests so far. Unchanged while the store does not answer: requests are never withdrawn.
