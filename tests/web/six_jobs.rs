@@ -111,7 +111,7 @@ impl SixJobs {
         let machine = json!({ "id": STRAY, "instance_type": "g5.xlarge", "region": REGION, "kind": "stray",
             "job": "old-sweep-8d4wpz", "why": "its job is not in this job root", "launched": ago(26 * 60),
             "usd_per_hour": HOUR, "ends": in_minutes(30 * 60) });
-        let look = json!({ "at": Timestamp::now(), "machines": [machine], "unknown": [] });
+        let look = json!({ "at": Timestamp::now(), "machines": [machine], "unknown": [], "has_aws": true });
         self.place.0.write(&format!("{state}/cloud-look-{name}.json"), look.to_string());
     }
 

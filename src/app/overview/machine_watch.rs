@@ -224,12 +224,12 @@ impl MachineWatch {
         now: Timestamp,
     ) -> Option<CloudLook> {
         let kept = kept(workstation);
-        if self.asking == CloudAsking::Never || !self.is_due(kept.as_ref(), now) {
+        let has_aws = has_aws || knows_aws(workstation, kept.as_ref());
+        if self.asking == CloudAsking::Never || !self.is_due(kept.as_ref(), has_aws, now) {
             return kept;
         }
         let (store, workstation) = (Arc::clone(store), workstation.clone());
         let under_way = UnderWay(Arc::clone(&self.asked));
-        let has_aws = has_aws || knows_aws(&workstation, kept.as_ref());
         let task = tokio::spawn(async move {
             let look = ask(&store, &workstation, has_aws, now).await;
             let mut asked = lock(&under_way.0);
@@ -256,13 +256,14 @@ impl MachineWatch {
         lock(&self.asked).fault.clone()
     }
 
-    fn is_due(&self, kept: Option<&CloudLook>, now: Timestamp) -> bool {
+    /// A look at this workstation alone is not enough once AWS is set up.
+    fn is_due(&self, kept: Option<&CloudLook>, has_aws: bool, now: Timestamp) -> bool {
         let mut asked = lock(&self.asked);
         let is_new = |at: Timestamp| at <= now && elapsed(at, now) < EVERY;
         if asked.is_under_way || asked.last.is_some_and(is_new) {
             return false;
         }
-        if kept.is_some_and(|look| is_new(look.at)) {
+        if kept.is_some_and(|look| is_new(look.at) && (look.has_aws || !has_aws)) {
             return false;
         }
         asked.is_under_way = true;
