@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::app::text::{countdown, in_local_time, local_time, waits_text};
 use crate::app::view::job_summary::Summary;
 use crate::app::view::next_end::{Countdown, WatchPolicy};
-use crate::app::view::summary_text::judged;
+use crate::app::view::summary_text::{judged, verdict_text};
 use crate::job::JobState;
 
 /// The next moment at which something ends. The field names are an interface.
@@ -88,12 +88,21 @@ fn state_part(summary: &Summary) -> String {
         // `busy: quiet for 12m` would be a contradiction.
         return format!("{state}, {reason}");
     }
+    if let Some(reason) = summary.reason.as_ref().filter(|_| runs_on(summary)) {
+        return format!("{state}, {reason}; it runs on, as `[on]` asks only to be told");
+    }
     let (verdict, reason) = judged(summary);
     let verdict = verdict.map(|verdict| format!(", {}", verdict.replace('_', " ")));
     let reason = reason.filter(|_| summary.state != JobState::Held);
     let word = summary.verdict.as_deref().unwrap_or(&state);
     let reason = reason.map(|reason| format!(": {}", once(&reason, word))).unwrap_or_default();
     format!("{state}{}{reason}", verdict.unwrap_or_default())
+}
+
+/// It is quiet, and that does not end it. A verdict says the rest itself.
+fn runs_on(summary: &Summary) -> bool {
+    let is_running = summary.state == JobState::Running && !summary.alone;
+    is_running && summary.is_quiet && verdict_text(summary).as_deref() == Some("quiet")
 }
 
 /// `idle: nothing for 15m`, not `idle: idle: nothing for 15m`.
@@ -116,6 +125,19 @@ mod tests {
             [left(-1), left(0), left(59), left(7259)],
             ["now", "now", "in 59s", "in 2h"].map(str::to_owned)
         );
+    }
+
+    #[test]
+    fn quiet_job_that_does_not_end_says_that_it_runs_on() {
+        let summary = Summary {
+            verdict: Some("busy".to_owned()),
+            reason: Some("quiet for 4m of 12m".to_owned()),
+            is_quiet: true,
+            ..Summary::example(JobState::Running)
+        };
+        let sentence = job_sentence(&summary);
+        let words = "running, quiet for 4m of 12m; it runs on, as `[on]` asks only to be told";
+        assert!(sentence.starts_with(words), "{sentence}");
     }
 
     #[test]

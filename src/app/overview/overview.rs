@@ -364,7 +364,7 @@ pub fn money_now(summaries: &[Summary], look: Option<&CloudLook>, now: Timestamp
 /// It works now, by its agent. A machine that starts or is silent is not counted.
 fn is_useful(summary: &Summary) -> bool {
     let is_busy = summary.verdict.as_deref() == Some("busy");
-    is_busy && summary.state == JobState::Running && summary.watch_end.is_none()
+    is_busy && summary.state == JobState::Running && !summary.is_quiet
 }
 
 /// The unneeded machines of this user that the jobs do not count already.
@@ -388,12 +388,27 @@ fn is_counted(one: &UnneededMachine, summaries: &[Summary]) -> bool {
 /// The machines of the last look at the clouds that a person must decide on.
 pub fn machine_needs(look: &CloudLook, summaries: &[Summary], now: Timestamp) -> Vec<Need> {
     let machines = look.machines.iter().filter(|one| !is_counted(one, summaries));
-    let unknown = look.unknown.iter().map(|place| Need {
-        job: None,
-        text: format!("machines there are unknown: {place}"),
-        command: "lamp sweep --dry-run".to_owned(),
-    });
-    machines.map(|one| machine_need(one, look.at, now)).chain(unknown).collect()
+    machines.map(|one| machine_need(one, look.at, now)).chain(unknown_needs(look)).collect()
+}
+
+/// What the look did not learn. The same fault in many regions is told once.
+fn unknown_needs(look: &CloudLook) -> impl Iterator<Item = Need> {
+    let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for unknown in &look.unknown {
+        let (place, fault) = unknown.split_at(unknown.find([',', ':']).unwrap_or(unknown.len()));
+        places.entry(fault).or_default().push(place);
+    }
+    places.into_iter().map(|(fault, places)| {
+        let others = match places.len() - 1 {
+            0 => String::new(),
+            others => format!(" and in {others} more regions"),
+        };
+        Need {
+            job: None,
+            text: format!("machines there are unknown: {}{others}{fault}", places[0]),
+            command: "lamp sweep --dry-run".to_owned(),
+        }
+    })
 }
 
 /// Tells a person that the clouds did not answer.
@@ -545,6 +560,27 @@ mod tests {
         assert_eq!(need.text, "it waits: a machine: the quota is used up");
         assert_eq!(need.command, "lamp doctor");
         assert_eq!(needs_of(&waits(Refusal::Capacity)), []);
+    }
+
+    #[test]
+    fn same_fault_in_many_regions_is_one_need() {
+        let unknown =
+            ["a, what is left over: no answer", "b, what is left over: no answer", "c: no"];
+        let look = CloudLook {
+            at: Timestamp::UNIX_EPOCH,
+            machines: Vec::new(),
+            unknown: unknown.map(str::to_owned).into(),
+            has_aws: true,
+        };
+        let texts: Vec<String> = unknown_needs(&look).map(|need| need.text).collect();
+        let there = "machines there are unknown: ";
+        assert_eq!(
+            texts,
+            [
+                format!("{there}a and in 1 more regions, what is left over: no answer"),
+                format!("{there}c: no")
+            ]
+        );
     }
 
     #[test]

@@ -105,6 +105,9 @@ pub struct Summary {
     /// The end that its present silence would bring.
     #[serde(skip)]
     pub watch_end: Option<WatchEnd>,
+    /// It stands still, whether or not that ends it.
+    #[serde(skip)]
+    pub is_quiet: bool,
     #[serde(skip)]
     pub limited: Limited,
     /// Why its last launch was refused, if that is its last attempt.
@@ -225,6 +228,7 @@ impl Summary {
             moved: None,
             before: None,
             watch_end: None,
+            is_quiet: false,
             limited: Limited::Job,
             refusal: None,
         }

@@ -131,6 +131,16 @@ impl WatchEnd {
         Some(WatchEnd { at, policy, quiet, window, left })
     }
 
+    /// Whether it is quiet for longer than an ordinary pause, whatever follows from that.
+    pub fn is_quiet(status: &Status) -> bool {
+        matches!(status.verdict.as_str(), "idle" | "stalled")
+            || WatchEnd::of(status, None).is_some_and(|end| end.share() >= PAUSE_SHARE)
+    }
+
+    fn share(&self) -> f64 {
+        self.quiet.secs_f64() / self.window.secs_f64()
+    }
+
     /// `None` also for an ordinary pause, or if only a message follows.
     pub fn seen(status: &Status, on: &OnSpec, kept_until: Option<Timestamp>) -> Option<WatchEnd> {
         let end = WatchEnd::of(status, kept_until)?;
@@ -138,8 +148,7 @@ impl WatchEnd {
             WatchPolicy::Idle => on.idle,
             WatchPolicy::Stall => on.stall,
         };
-        let share = end.quiet.secs_f64() / end.window.secs_f64();
-        let is_seen = reaction != Reaction::Notify && share >= PAUSE_SHARE;
+        let is_seen = reaction != Reaction::Notify && end.share() >= PAUSE_SHARE;
         is_seen.then_some(end)
     }
 

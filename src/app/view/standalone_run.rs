@@ -126,6 +126,7 @@ impl AloneRun {
                 .and_then(|status| status.last_checkpoint.as_ref())
                 .map(|last| last.created),
             watch_end: None,
+            is_quiet: false,
             limited: Limited::Job,
             refusal: None,
         }

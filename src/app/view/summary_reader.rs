@@ -166,6 +166,7 @@ impl Summary {
             working_since: None,
             last_checkpoint: receipt.last_checkpoint.map(|last| last.created),
             watch_end: None,
+            is_quiet: false,
             limited: Limited::Job,
             refusal: None,
         }
@@ -213,6 +214,7 @@ impl Summary {
         let is_watched =
             matches!(state, JobState::Preparing | JobState::Running | JobState::Draining);
         let heard_at = status.map(|status| status.at);
+        let is_quiet = state == JobState::Running && status.is_some_and(WatchEnd::is_quiet);
         let summary = Summary {
             job: spec.job.to_string(),
             name: spec.spec.name.clone(),
@@ -238,7 +240,10 @@ impl Summary {
             usd_per_hour: last.map(|attempt| attempt.plan.offer.hourly()),
             started: spec.created,
             ended: None,
-            progress: status.and_then(|status| status.progress.clone()),
+            // The pace of a job that stands still says nothing of its end.
+            progress: status
+                .and_then(|status| status.progress.clone())
+                .map(|progress| if is_quiet { progress.without_pace() } else { progress }),
             cpu_percent: status.and_then(|status| status.cpu_percent),
             gpus: status.map(|status| status.gpus.clone()).unwrap_or_default(),
             checkpoints: checkpoints(attempts),
@@ -270,6 +275,7 @@ impl Summary {
             watch_end: status
                 .filter(|_| state == JobState::Running && !is_silent)
                 .and_then(|status| WatchEnd::seen(status, &spec.spec.on, wishes.kept_until)),
+            is_quiet,
             limited: Limited::of(&spec.spec.limits),
             refusal: last.and_then(|last| last.settled.as_ref()?.refusal),
         };

@@ -5,7 +5,6 @@ use jiff::Timestamp;
 use crate::app::text::{local_time, range_text};
 use crate::app::view::cost_bound::Limited;
 use crate::app::view::job_summary::Summary;
-use crate::app::view::next_end::WatchPolicy;
 use crate::job::{CheckpointSummary, JobState, Progress, is_absence};
 use crate::market::{Span, Usd, UsdPerHour, elapsed};
 use crate::policy::Activity;
@@ -66,8 +65,7 @@ pub fn usage_text(summary: &Summary) -> Option<String> {
 pub fn verdict_text(summary: &Summary) -> Option<String> {
     let verdict = summary.verdict.clone().filter(|_| summary.state == JobState::Running)?;
     // `busy` beside `quiet for 12m of 15m` would be a contradiction.
-    let is_quiet = summary.watch_end.as_ref().is_some_and(|end| end.policy == WatchPolicy::Idle);
-    Some(if is_quiet { "quiet".to_owned() } else { verdict })
+    Some(if summary.is_quiet && verdict == "busy" { "quiet".to_owned() } else { verdict })
 }
 
 /// The verdict and its reason. A young job has no reason yet: beside `starting`,

@@ -238,6 +238,11 @@ impl Progress {
         }
     }
 
+    /// It stands still: nobody knows its end.
+    pub fn without_pace(self) -> Progress {
+        Progress { secs_per_step: None, secs_per_step_low: None, secs_per_step_high: None, ..self }
+    }
+
     /// Seconds until the total at the pace so far.
     pub fn secs_left(&self) -> Option<f64> {
         let (step, total, pace) = (self.step?, self.total?, self.secs_per_step?);
