@@ -33,7 +33,7 @@ pub trait Face {
     }
 }
 
-/// What work does now, with its bytes once these are known.
+/// The work that goes on now, with its bytes once these are known.
 pub type Told<'a> = dyn Fn() -> (String, Option<Bytes>) + 'a;
 
 /// Bytes of a transfer.

@@ -27,8 +27,8 @@ fn number_that_an_old_list_does_not_show_is_not_used_again() {
     });
 }
 
-/// Seed 195 of gangs: the list and the question for the number shared a limit that 15 seconds a
-/// call never met, and nothing was uploaded for 17 minutes.
+/// Seed 195 of gangs: two calls for the number shared 20 seconds. At 15 seconds a call nothing was
+/// uploaded for 17 minutes.
 #[test]
 fn slow_store_of_15_s_a_call_gets_the_checkpoint() {
     simulate(async |clock| {

@@ -252,7 +252,7 @@ impl CadenceShown {
         )
     }
 
-    /// What to change, if the interval does not suit the machine.
+    /// The change to make if the interval does not suit the machine.
     pub fn cure(&self) -> &'static str {
         match self.verdict.fault {
             Some(CadenceFault::LongerThanNotice { .. }) => {

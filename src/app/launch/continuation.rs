@@ -21,7 +21,7 @@ const SETTLE_LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The limits that the user gives it from now on.
 pub struct LimitsAsked {
-    /// Of the whole gang.
+    /// It is for the whole gang.
     pub budget: Option<Usd>,
     pub max_runtime: Option<Span>,
     pub deadline: Option<Timestamp>,

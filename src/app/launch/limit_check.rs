@@ -271,7 +271,7 @@ impl OutOfReach {
         )
     }
 
-    /// What to type so that it is enough.
+    /// The words to type for a limit that is enough.
     pub fn cure(&self) -> String {
         let from_now = if self.limit == Limit::Deadline { " from now on" } else { "" };
         let lower = if self.bids {
@@ -298,7 +298,7 @@ impl OutOfReach {
         Finding::warning("limits.work", self.sentence()).hint(self.cure())
     }
 
-    /// What is short, and what it means for the job.
+    /// The limit that is short, and what that means for the job.
     pub fn sentence(&self) -> String {
         format!("{}; {}", self.what(), self.means())
     }

@@ -391,7 +391,7 @@ pub fn machine_needs(look: &CloudLook, summaries: &[Summary], now: Timestamp) ->
     machines.map(|one| machine_need(one, look.at, now)).chain(unknown_needs(look)).collect()
 }
 
-/// What the look did not learn. The same fault in many regions is told once.
+/// The places that did not answer. The same fault in many regions is told once.
 fn unknown_needs(look: &CloudLook) -> impl Iterator<Item = Need> {
     let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for unknown in &look.unknown {

@@ -1,4 +1,4 @@
-//! What a Python script does, read from its text: what it saves, and where.
+//! The text of a Python script, read for what it saves and where.
 
 pub mod progress_pattern;
 pub mod python_source;

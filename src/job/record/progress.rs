@@ -238,7 +238,7 @@ impl Progress {
         }
     }
 
-    /// It stands still: nobody knows its end.
+    /// The progress of a job that stands still, whose end is unknown.
     pub fn without_pace(self) -> Progress {
         Progress { secs_per_step: None, secs_per_step_low: None, secs_per_step_high: None, ..self }
     }
