@@ -1,7 +1,7 @@
 //! Polls the requests that users leave in the job directory.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -34,9 +34,8 @@ pub struct RequestWatch {
     pub wishes: watch::Receiver<Requests>,
     began: Duration,
     was_read: Arc<AtomicBool>,
-    /// Since when each look was answered, in milliseconds of the monotonic clock. 0: the last look
-    /// was not.
-    answered_since: Arc<AtomicU64>,
+    /// Since when each look was answered, by the monotonic clock. `None`: the last look was not.
+    answered_since: watch::Receiver<Option<Duration>>,
     _task: Task,
 }
 
@@ -45,8 +44,7 @@ impl RequestWatch {
         let (sender, receiver) = watch::channel(Wishes::default());
         let (began, was_read) = (outbox.clock.mono(), Arc::new(AtomicBool::new(false)));
         let read = Arc::clone(&was_read);
-        let answered_since = Arc::new(AtomicU64::new(0));
-        let answered = Arc::clone(&answered_since);
+        let (answered, answered_since) = watch::channel(None);
         let every = if outbox.dir.store().is_folder() { EVERY_LOCAL } else { EVERY_REMOTE };
         let task = Task::spawn(async move {
             let mut complained = false;
@@ -61,13 +59,13 @@ impl RequestWatch {
                             changed
                         });
                         read.store(true, Ordering::Relaxed);
-                        let now = millis(outbox.clock.mono()).max(1);
-                        let _ =
-                            answered.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+                        answered.send_modify(|since: &mut Option<Duration>| {
+                            since.get_or_insert(outbox.clock.mono());
+                        });
                         complained = false;
                     }
                     Err(error) => {
-                        answered.store(0, Ordering::Relaxed);
+                        answered.send_replace(None);
                         if !complained {
                             tracing::warn!("cannot look for requests: {}", chain(&error));
                         }
@@ -89,18 +87,13 @@ impl RequestWatch {
     /// Whether the store has answered for long enough that the newest requests are known. `now`: by
     /// the monotonic clock.
     pub fn are_current(&self, now: Duration) -> bool {
-        let since = self.answered_since.load(Ordering::Relaxed);
-        since > 0 && millis(now).saturating_sub(since) >= millis(ANSWERS_FOR)
+        self.answered_since.borrow().is_some_and(|since| now.saturating_sub(since) >= ANSWERS_FOR)
     }
 
     /// Whether a limit has waited long enough for the store's first answer.
     pub fn were_waited_for(&self, now: Duration) -> bool {
         now.saturating_sub(self.began) > FIRST_READ_MAX
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// `wishes.json`: the newest request that is in the journal.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::app::text::{countdown, in_local_time, local_time, waits_text};
 use crate::app::view::job_summary::Summary;
 use crate::app::view::next_end::{Countdown, WatchPolicy};
-use crate::app::view::summary_text::{judged, verdict_text};
+use crate::app::view::summary_text::judged;
 use crate::job::JobState;
 
 /// The next moment at which something ends. The field names are an interface.
@@ -102,7 +102,7 @@ fn state_part(summary: &Summary) -> String {
 /// It is quiet, and that does not end it. A verdict says the rest itself.
 fn runs_on(summary: &Summary) -> bool {
     let is_running = summary.state == JobState::Running && !summary.alone;
-    is_running && summary.is_quiet && verdict_text(summary).as_deref() == Some("quiet")
+    is_running && summary.is_quiet && summary.verdict.as_deref() == Some("busy")
 }
 
 /// `idle: nothing for 15m`, not `idle: idle: nothing for 15m`.
