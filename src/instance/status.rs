@@ -80,6 +80,8 @@ pub enum AttentionKind {
     Stalled,
     /// The machine is not used.
     Idle,
+    /// The stacks of a stalled command were written down.
+    Stacks,
     /// Everything else, also what a newer agent tells.
     #[serde(other)]
     Other,
@@ -91,7 +93,7 @@ const STACKS: &str = "stalled: what the processes wait for";
 impl AttentionKind {
     fn by_words(text: &str) -> Self {
         match text {
-            _ if text.starts_with(STACKS) => AttentionKind::Other,
+            _ if text.starts_with(STACKS) => AttentionKind::Stacks,
             _ if text.starts_with("stalled:") => AttentionKind::Stalled,
             _ if text.starts_with("idle:") => AttentionKind::Idle,
             _ => AttentionKind::Other,
@@ -198,7 +200,7 @@ mod tests {
             "stalled: what the processes wait for is in x"]"#;
         let (stalled, idle, other) =
             (AttentionKind::Stalled, AttentionKind::Idle, AttentionKind::Other);
-        assert_eq!(kinds(old, ""), [stalled, idle, other, other]);
+        assert_eq!(kinds(old, ""), [stalled, idle, other, AttentionKind::Stacks]);
         let new = r#"["the loader is stalled", "idle: a word of a script", "x"]"#;
         let told = r#", "attention_kinds": ["stalled", "other", "of_a_newer_agent"]"#;
         assert_eq!(kinds(new, told), [stalled, other, other]);

@@ -59,6 +59,13 @@ pub struct Progress {
     pub secs_per_step_high: Option<f64>,
 }
 
+/// A step that takes this many times as long as a slow one has no known end. Evaluations and saves
+/// mostly take less.
+const OVERDUE_STEPS: f64 = 10.0;
+
+/// Fast steps may pause this long, for a save or between epochs.
+const OVERDUE_SECS_MIN: f64 = 120.0;
+
 /// A narrower range of the time left is shown as one value: its ends would read the same.
 const RANGE_MIN: f64 = 0.05;
 
@@ -243,6 +250,14 @@ impl Progress {
         Progress { secs_per_step: None, secs_per_step_low: None, secs_per_step_high: None, ..self }
     }
 
+    /// Whether its step takes much longer than the ones before, so that their pace tells nothing of
+    /// the end.
+    pub fn is_overdue(&self, now: Timestamp) -> bool {
+        let pace = self.secs_per_step_high.or(self.secs_per_step).unwrap_or(0.0);
+        let age = self.at.map_or(0.0, |at| now.duration_since(at).as_secs_f64());
+        age > (OVERDUE_STEPS * pace).max(OVERDUE_SECS_MIN)
+    }
+
     /// Seconds until the total at the pace so far.
     pub fn secs_left(&self) -> Option<f64> {
         let (step, total, pace) = (self.step?, self.total?, self.secs_per_step?);
@@ -262,6 +277,18 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pace_holds_no_longer_when_a_step_takes_ten_times_as_long() {
+        let at = Timestamp::UNIX_EPOCH;
+        let after = |secs: i64| at + jiff::SignedDuration::from_secs(secs);
+        let paced =
+            |secs: f64| Progress { at: Some(at), secs_per_step: Some(secs), ..Progress::default() };
+        assert!(!paced(0.5).is_overdue(after(120)), "a save or an evaluation");
+        assert!(paced(0.5).is_overdue(after(121)));
+        assert!(!paced(60.0).is_overdue(after(600)));
+        assert!(paced(60.0).is_overdue(after(601)));
+    }
 
     #[test]
     fn line_may_say_little_and_must_be_an_object() {
