@@ -20,7 +20,7 @@ use lamplighter::ports::{Clock, Files, RankAddress, RankHost, RankLaunch, RankPr
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::role::box_may;
+use crate::role::box_may;
 
 /// The engine of a rank in an epoch runs so long and ends with this code.
 type Script = fn(rank: u32, epoch: u32) -> (u64, i32);

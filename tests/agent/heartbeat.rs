@@ -6,7 +6,7 @@ use lamplighter::job::{AttemptNo, AttemptPhase, RECORD_FORMAT};
 use lamplighter::market::Span;
 use lamplighter::ports::Clock;
 
-use super::{Rig, secs};
+use crate::{Rig, secs};
 use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::simulate;
 

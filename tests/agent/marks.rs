@@ -7,7 +7,7 @@ use lamplighter::agent::log::progress_tail::ProgressTail;
 use lamplighter::agent::report::journal::Journal;
 use lamplighter::ports::Clock;
 
-use super::{Rig, secs};
+use crate::{Rig, secs};
 use lamp_test_support::virtual_clock::simulate;
 
 fn append(rig: &Rig, text: impl AsRef<[u8]>) {
