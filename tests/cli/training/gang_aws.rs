@@ -161,8 +161,18 @@ fn roles_of_a_gang_have_machines_of_their_own() {
 fn roles_with_different_processors_are_refused_before_a_launch() {
     let Some(account) = account() else { return };
     account.ec2.on_demand("m6g.large", 0.077);
+    account.ec2.on_demand("m6g.xlarge", 9.0);
     let roles = "[gang.chief]\n[gang.ps]\ninstance_types = ['m6g.large']\n[limits]";
-    account.place.0.write("gang.toml", job("", "").replace("[limits]", roles));
+    let names = job("", "").replace("[limits]", roles);
+    account.place.0.write("named.toml", &names);
+    for verb in ["check", "run"] {
+        let (code, out, err) = account.lamp(&[verb, "named.toml"]);
+        let words = "have arm64 processors, and those of [gang.chief] have x86_64";
+        assert!(code == 100 && format!("{out}{err}").contains(words), "{out}\n{err}");
+    }
+    // Only the price says which of the two rank 0 gets.
+    let one_of_two = names.replace("['m5.large']", "['m5.large', 'm6g.xlarge']");
+    account.place.0.write("gang.toml", one_of_two);
     for args in [&["plan", "gang.toml"][..], &["run", "--detach", "--unproven", "gang.toml"]] {
         let (code, _, err) = account.lamp(args);
         let words = "m5.large has x86_64, and m6g.large of [gang.ps] has arm64";
