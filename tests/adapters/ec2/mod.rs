@@ -1,4 +1,4 @@
-//! What the adapter of EC2 asks, and what it makes of the answers.
+//! The calls of the EC2 adapter, and its reading of the answers.
 
 #[cfg(feature = "aws")]
 pub(crate) mod cloudwatch_alarm;

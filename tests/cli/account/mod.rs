@@ -1,4 +1,4 @@
-//! What is set up in an account, and who may do what.
+//! The set-up of an account, and its permissions.
 
 pub(crate) mod check;
 pub(crate) mod check_market;

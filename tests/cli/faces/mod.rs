@@ -1,4 +1,4 @@
-//! What people and programs read.
+//! Output for people and for programs.
 
 pub(crate) mod documents;
 pub(crate) mod first_hour;

@@ -1,4 +1,4 @@
-//! What is bought, when, and by whom.
+//! Launches: the machine, the time, and the buyer.
 
 pub(crate) mod begin;
 pub(crate) mod bootstrap;

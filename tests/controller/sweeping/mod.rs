@@ -1,4 +1,4 @@
-//! What is ended from outside, and what is left alone.
+//! Machines that a sweep ends, and machines that it leaves alone.
 
 pub(crate) mod crowded_account;
 pub(crate) mod foreign;
