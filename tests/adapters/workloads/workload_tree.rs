@@ -78,7 +78,7 @@ async fn it_outlives_the_agent_and_is_found_again() {
     agent
         .args([
             "--exact",
-            "workload_tree::an_agent_that_will_be_killed",
+            "workloads::workload_tree::an_agent_that_will_be_killed",
             "--ignored",
             "--nocapture",
         ])
