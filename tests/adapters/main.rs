@@ -26,4 +26,4 @@ mod units;
 mod units_age;
 #[cfg(feature = "lamp")]
 mod workdir;
-mod workloads;
+mod workload;

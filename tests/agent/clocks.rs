@@ -12,7 +12,7 @@ use lamplighter::ports::Clock;
 use lamplighter::sim::SimProcess;
 use serde_json::json;
 
-use crate::starting::agent_deaths::Stage;
+use crate::startup::agent_deaths::Stage;
 use crate::world::Played;
 use crate::{Rig, secs};
 use lamp_test_support::faulty_store::{Fault, FaultyStore};

@@ -8,21 +8,21 @@
 
 mod calls;
 mod chaos;
+mod checkpoint;
 mod clocks;
-mod ending;
 mod gang;
 mod hardware;
 mod heartbeat;
 mod journal;
-mod logs;
+mod log;
 mod machine;
 mod marks;
 mod metrics;
 mod role;
 mod samples;
-mod saving;
+mod shutdown;
 mod stacks;
-mod starting;
+mod startup;
 mod world;
 
 use std::sync::Arc;

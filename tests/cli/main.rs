@@ -5,13 +5,13 @@
 mod account;
 #[cfg(feature = "aws")]
 mod aws_machines;
+mod control;
 mod faces;
 mod job_driver;
 mod jobs;
-mod lifecycle;
 mod place;
-mod planning;
+mod plan;
 mod sandbox;
 mod shell;
-mod sweeping;
+mod sweep;
 mod training;

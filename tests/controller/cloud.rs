@@ -17,7 +17,7 @@ use lamplighter::ports::Clock;
 pub use crate::cloud_machine::{CloudFault, Life};
 use crate::cloud_machine::{tags_of, view};
 use crate::dir_of;
-use crate::launching::spot_market::SpotMarket;
+use crate::launch::spot_market::SpotMarket;
 use lamp_test_support::virtual_clock::VirtualClock;
 
 pub(super) struct Machine {

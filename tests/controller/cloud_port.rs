@@ -14,7 +14,7 @@ use lamplighter::market::{
 use lamplighter::ports::{Clock, Cloud, CloudError, CredentialsGap, NoCredentials};
 
 use crate::cloud::{CloudFault, FakeCloud, Machine};
-use crate::launching::spot_market::History;
+use crate::launch::spot_market::History;
 
 /// The agents of the fake cloud hold on to it, so the port is on a handle.
 #[async_trait]

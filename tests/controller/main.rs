@@ -13,13 +13,13 @@ mod deaths;
 mod dying_controller;
 mod events;
 mod faults;
-mod launching;
+mod launch;
 mod lives;
 mod lost_replies;
 mod newer;
 mod owner_messages;
 mod scale;
-mod sweeping;
+mod sweep;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -220,7 +220,7 @@ fn watch_that_ends_runs_its_command_once_with_the_reason() {
     assert_eq!(after.lines().count(), 1, "{after}");
     let outcome = bench.json("state", "outcome.json");
     let because = outcome["because"].as_str().expect("a word");
-    // A machine that others load is not idle (`tests/agent/starting/alone.rs` has a quiet one); then the
+    // A machine that others load is not idle (`tests/agent/startup/alone.rs` has a quiet one); then the
     // longest run ends it. In both cases the reason is the outcome's own.
     assert!(["idle", "max_runtime"].contains(&because), "{outcome}");
     let reasons = outcome["reasons"].as_array().expect("a chain");

@@ -4,7 +4,6 @@ mod apply;
 mod billing;
 mod billing_end;
 mod budget;
-mod buying;
 mod cap;
 mod checkpointing;
 mod discard;
@@ -12,8 +11,9 @@ mod doctor;
 mod go_back;
 mod guard;
 mod interruption;
+mod lifecycle;
 mod proof;
-mod reconciling;
+mod purchase;
 mod relaunch;
 #[cfg(feature = "lamp")]
 mod schedule;
@@ -22,4 +22,4 @@ mod setup;
 mod sweeper;
 #[cfg(feature = "lamp")]
 mod tune;
-mod watching;
+mod watch;

@@ -227,7 +227,7 @@ fn overview_tells_money_needs_and_each_job_without_a_script() {
         assert!(text.contains(word), "{word} in {text}");
     }
     assert!(text.contains(&format!("lamp logs {failed}")), "a failure is news: {text}");
-    let most = format!("of it by {running}");
+    let most = format!("{running} can cost $");
     assert!(text.contains(&most), "what makes the most: {text}");
     assert!(text.contains(&running) && text.contains("its run time ends at"), "{text}");
     assert!(!text.contains(name), "a name is text, and no element");

@@ -212,7 +212,7 @@ async fn dies_in_the_middle(
         };
         sent.unwrap()
     });
-    let until = std::time::Instant::now() + crate::workloads::workload::LONG;
+    let until = std::time::Instant::now() + crate::workload::workload::LONG;
     while arrived(uploads) < parts {
         assert!(
             !upload.is_finished() && std::time::Instant::now() < until,

@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use crate::place::wait_until;
-use crate::sweeping::prove::Account;
+use crate::sweep::prove::Account;
 use lamp_test_support::ec2::State;
 use lamp_test_support::live_check::{Asks, BUDGET, Check, Guard, budget, is_swept, name, within};
 

@@ -155,12 +155,12 @@ fn second_run_of_a_name_is_asked_about_on_a_terminal() {
         "{}",
         terminal.screen()
     );
-    assert_eq!(crate::lifecycle::start::jobs(&place).len(), 1);
+    assert_eq!(crate::control::start::jobs(&place).len(), 1);
     let again = Terminal::of(&place, &["run", "-d", "--again"]).end();
-    assert_eq!((again, crate::lifecycle::start::jobs(&place).len()), (Some(0), 2));
+    assert_eq!((again, crate::control::start::jobs(&place).len()), (Some(0), 2));
     let quiet = Terminal::of(&place, &["run", "-d", "-q"]).end();
     assert_eq!(
-        (quiet, crate::lifecycle::start::jobs(&place).len()),
+        (quiet, crate::control::start::jobs(&place).len()),
         (Some(0), 3),
         "--quiet asks no question"
     );

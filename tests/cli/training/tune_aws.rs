@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::aws_machines::Machines;
 use crate::place::{end, wait_until};
-use crate::sweeping::prove::Account;
+use crate::sweep::prove::Account;
 use lamp_test_support::ec2::{Fault, Seen, State};
 
 /// Its lowest value is 0, at x = 4. It saves and goes on, until the test lets it end.
