@@ -102,6 +102,12 @@ impl AttentionKind {
 }
 
 impl Status {
+    /// The sentences about a stall or an idle machine. Only the verdict says whether they hold.
+    pub fn watch_sentences(&self) -> Vec<String> {
+        let told = self.sentences().filter(|(_, about)| *about != AttentionKind::Other);
+        told.map(|(text, _)| text.to_owned()).collect()
+    }
+
     /// The sentences for people, each with its subject.
     pub fn sentences(&self) -> impl Iterator<Item = (&str, AttentionKind)> {
         let is_told = self.attention_kinds.len() == self.attention.len();

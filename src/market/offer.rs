@@ -42,8 +42,8 @@ impl Arch {
         let is_name = letters.len() < family.len() && attributes.len() < letters.len();
         let is_plain = attributes.chars().all(|letter| letter.is_ascii_lowercase());
         (is_name && is_plain).then(|| match family {
-            // The first Graviton, before that rule.
-            "a1" => Arch::Arm64,
+            // Before that rule.
+            "a1" | "mac2" => Arch::Arm64,
             _ if attributes.contains('g') => Arch::Arm64,
             _ => Arch::X86_64,
         })
@@ -143,7 +143,8 @@ mod tests {
     #[test]
     fn name_of_a_type_tells_its_processor() {
         let of = Arch::of_type_name;
-        for name in ["g5g.xlarge", "r8gd.large", "c7gn.medium", "im4gn.large", "a1.large", "hpc7g.*"]
+        for name in
+            ["g5g.xlarge", "r8gd.large", "c7gn.medium", "im4gn.large", "a1.large", "hpc7g.*"]
         {
             assert_eq!(of(name), Some(Arch::Arm64), "{name}");
         }

@@ -84,7 +84,7 @@ impl Money {
         let most = match self.more_at_most {
             Some(more) => format!("at most {}", (self.spent + more).rounded_up()),
             None => {
-                let job = self.most_by.as_ref().map(|by| format!(" for {}", by.of));
+                let job = self.most_by.as_ref().map(|by| format!(" for {}", by.id));
                 format!("no limit{}", job.unwrap_or_default())
             }
         };
@@ -98,23 +98,28 @@ impl Money {
 #[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
 pub struct LargestCost {
     /// The id of the job, or of the machine.
-    pub of: String,
-    /// Null: it has no limit.
+    pub id: String,
+    /// It is a machine that no job needs. Its cost so far counts too.
+    pub is_machine: bool,
+    /// Null: it has no limit, or the price of the machine is unknown.
     pub usd: Option<Usd>,
     /// Its run time begins again with each machine that follows an interruption or a failure.
     pub each_machine: bool,
 }
 
 impl LargestCost {
-    /// `$12.00 of it by train-222222, as its run time begins again with each machine`
+    /// `train-222222 can cost $12.00 more, as its run time begins again with each machine`
     pub fn sentence(&self) -> String {
-        match self.usd {
-            None => format!("{} has no limit; `limits.budget` sets one", self.of),
-            Some(usd) => {
+        let id = &self.id;
+        match (self.usd, self.is_machine) {
+            (None, true) => format!("the machine {id} has no end, or its price is unknown"),
+            (None, false) => format!("{id} has no limit; `limits.budget` sets one"),
+            (Some(usd), true) => format!("the machine {id} can cost {}", usd.rounded_up()),
+            (Some(usd), false) => {
                 let again = ", as its run time begins again with each machine; `limits.budget` \
                              limits them all";
                 let why = if self.each_machine { again } else { "" };
-                format!("{} of it by {}{why}", usd.rounded_up(), self.of)
+                format!("{id} can cost {} more{why}", usd.rounded_up())
             }
         }
     }
@@ -152,7 +157,10 @@ impl Overview {
                 "No job needs a person. AWS was not asked for machines, as nothing here uses it; \
                  `lamp sweep --dry-run` asks."
             }
-            None => "No job needs a person. Machines that no job needs are unknown.",
+            None => {
+                "No job needs a person. Nobody asked for machines without a job; \
+                 `lamp sweep --dry-run` asks."
+            }
         }
     }
 }
@@ -390,9 +398,12 @@ pub fn money_now(summaries: &[Summary], look: Option<&CloudLook>, now: Timestamp
     let unneeded = || unneeded(current, summaries);
     let unneeded_rate: Usd =
         unneeded().filter_map(|one| one.usd_per_hour).map(UsdPerHour::per_hour).sum();
-    let jobs = open().filter(|summary| !summary.alone).map(further_cost);
+    // The ranks of a gang are one job.
+    let open = open().filter(|summary| !summary.alone).cloned().collect();
+    let jobs = fold_gangs(open, now).into_iter().map(|job| further_cost(&job));
     let machines = unneeded().map(|one| LargestCost {
-        of: one.id.clone(),
+        id: one.id.clone(),
+        is_machine: true,
         usd: one.usd_so_far(now).zip(one.more_at_most(now)).map(|(far, more)| far + more),
         each_machine: false,
     });
@@ -418,7 +429,8 @@ pub fn money_now(summaries: &[Summary], look: Option<&CloudLook>, now: Timestamp
 fn further_cost(summary: &Summary) -> LargestCost {
     let most = summary.most_job_usd.or(summary.most_usd);
     LargestCost {
-        of: summary.job.clone(),
+        id: summary.job.clone(),
+        is_machine: false,
         usd: most.map(|most| (most - summary.usd).max(Usd::ZERO)),
         each_machine: summary.limited == Limited::EachMachine
             && summary.most_job_usd > summary.most_usd,
@@ -599,7 +611,9 @@ fn needs_of(summary: &Summary) -> Vec<Need> {
 /// A GPU whose memory is damaged: its results may be wrong. Xid errors are in `attention`.
 fn memory_need(summary: &Summary) -> Option<Need> {
     let is_damaged = |gpu: &&GpuStatus| gpu.health.remap_failed == Some(true);
-    let gpu = summary.gpus.iter().find(is_damaged)?;
+    // Only a cloud has another machine.
+    let is_away = summary.machine.as_ref().is_some_and(|machine| !machine.is_here());
+    let gpu = summary.gpus.iter().find(is_damaged).filter(|_| is_away)?;
     let job = &summary.job;
     Some(Need {
         job: Some(job.clone()),
@@ -620,7 +634,7 @@ const FAILED_SHOWN: SignedDuration = SignedDuration::from_hours(24);
 fn failed_need(rows: &[Summary], now: Timestamp) -> Option<Need> {
     let is_news = |ended: Timestamp| now.duration_since(ended) < FAILED_SHOWN;
     let is_answered = |failed: &Summary| {
-        rows.iter().any(|row| row.name == failed.name && row.started > failed.started)
+        rows.iter().any(|row| row.name == failed.name && Some(row.started) > failed.ended)
     };
     let mut failed: Vec<&Summary> = rows
         .iter()
@@ -632,7 +646,7 @@ fn failed_need(rows: &[Summary], now: Timestamp) -> Option<Need> {
     let others = match failed.len() - 1 {
         0 => String::new(),
         others => {
-            format!("; {} failed in these 24 hours", text::counted(others as u64, "more job"))
+            format!("; {} failed in the last 24 hours", text::counted(others as u64, "more job"))
         }
     };
     let why = newest.reason.as_deref().unwrap_or("it failed");
@@ -721,11 +735,11 @@ mod tests {
         let rows = [failed("a-2", "a", 1), failed("b-2", "b", 2)];
         let need = failed_need(&rows, at(3)).expect("a need");
         assert_eq!((need.job.as_deref(), need.command.as_str()), (Some("b-2"), "lamp logs b-2"));
-        assert_eq!(need.text, "failed: exit code 1; 1 more job failed in these 24 hours");
+        assert_eq!(need.text, "failed: exit code 1; 1 more job failed in the last 24 hours");
         assert_eq!(failed_need(&rows, at(27)), None, "a day later");
         let again =
-            Summary { started: at(2), name: "b".into(), ..Summary::example(JobState::Running) };
-        let need = failed_need(&[rows[0].clone(), rows[1].clone(), again], at(3));
+            Summary { started: at(3), name: "b".into(), ..Summary::example(JobState::Running) };
+        let need = failed_need(&[rows[0].clone(), rows[1].clone(), again], at(4));
         assert_eq!(need.and_then(|need| need.job).as_deref(), Some("a-2"), "`b` runs again");
     }
 
@@ -743,7 +757,7 @@ mod tests {
         let jobs = [job("a", Some(usd("$4"))), job("b", Some(usd("$2")))];
         let money = money_now(&jobs, None, Timestamp::UNIX_EPOCH);
         let said = money.most_by.as_ref().expect("a job").sentence();
-        assert!(said.starts_with("$7.00 of it by a, as its run time begins again"), "{said}");
+        assert!(said.starts_with("a can cost $7.00 more, as its run time begins again"), "{said}");
         let endless = [jobs[0].clone(), job("c", None)];
         let money = money_now(&endless, None, Timestamp::UNIX_EPOCH);
         assert!(money.sentence().ends_with("no limit for c"), "{}", money.sentence());
@@ -765,7 +779,7 @@ mod tests {
         };
         assert_eq!(calm(Some(true)), "Nothing needs a person.");
         assert!(calm(Some(false)).contains("AWS was not asked"));
-        assert!(calm(None).contains("are unknown"));
+        assert!(calm(None).contains("Nobody asked"));
     }
 
     #[test]

@@ -116,7 +116,7 @@ impl AloneRun {
             kept: Vec::new(),
             discarded: None,
             attention,
-            watch_sentences: Vec::new(),
+            watch_sentences: status.map(Status::watch_sentences).unwrap_or_default(),
             idle_usd: None,
             lost_usd: None,
             gang: None,

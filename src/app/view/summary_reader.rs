@@ -12,7 +12,7 @@ use super::machine::MachineShown;
 use super::next_end::{EndAsked, Held, WatchEnd};
 use super::silence::Silence;
 use super::standalone_run::AloneRun;
-use crate::instance::{AttentionKind, Status};
+use crate::instance::Status;
 use crate::job::{AttemptPhase, JobState, Plan, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
 use crate::market::{Usd, elapsed};
@@ -244,9 +244,10 @@ impl Summary {
             started: spec.created,
             ended: None,
             // The pace of a job that stands still says nothing of its end.
-            progress: status.and_then(|status| status.progress.clone()).map(|progress| {
-                let has_no_end = is_quiet || progress.is_overdue(now);
-                if has_no_end { progress.without_pace() } else { progress }
+            progress: status.and_then(|status| {
+                let progress = status.progress.clone()?;
+                let has_no_end = is_quiet || progress.is_overdue(status.at);
+                Some(if has_no_end { progress.without_pace() } else { progress })
             }),
             cpu_percent: status.and_then(|status| status.cpu_percent),
             gpus: status.map(|status| status.gpus.clone()).unwrap_or_default(),
@@ -266,7 +267,7 @@ impl Summary {
             kept: Vec::new(),
             discarded: None,
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
-            watch_sentences: status.map(watch_sentences).unwrap_or_default(),
+            watch_sentences: status.map(Status::watch_sentences).unwrap_or_default(),
             idle_usd: idle_usd(attempts, open_cost),
             lost_usd: lost_usd(attempts),
             gang: None,
@@ -306,11 +307,6 @@ fn last_sign(attempt: &AttemptFacts, now: Timestamp) -> Option<Timestamp> {
     ended.or(silent).map(|at| at.max(attempt.plan.created).min(now.max(attempt.plan.created)))
 }
 
-fn watch_sentences(status: &Status) -> Vec<String> {
-    let told = status.sentences().filter(|(_, about)| *about != AttentionKind::Other);
-    told.map(|(text, _)| text.to_owned()).collect()
-}
-
 /// The idle share of the cost so far. `None`: an agent left no count.
 fn idle_usd(attempts: &[AttemptFacts], open_cost: impl Fn(&AttemptFacts) -> Usd) -> Option<Usd> {
     let of = |attempt: &AttemptFacts| match (&attempt.settled, &attempt.status) {
@@ -319,8 +315,8 @@ fn idle_usd(attempts: &[AttemptFacts], open_cost: impl Fn(&AttemptFacts) -> Usd)
             let idle = attempt.plan.offer.hourly().cost_of(status.idle.duration());
             Some(idle.min(open_cost(attempt)))
         }
-        // Before the first report of its agent there is no idle time.
-        (None, None) => Some(Usd::ZERO),
+        // A machine that has not reported costs nothing here yet; one without a status is unknown.
+        (None, None) => (!is_heard(attempt)).then_some(Usd::ZERO),
     };
     attempts.iter().map(of).try_fold(Usd::ZERO, |sum, usd| Some(sum + usd?))
 }

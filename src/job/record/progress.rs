@@ -59,12 +59,13 @@ pub struct Progress {
     pub secs_per_step_high: Option<f64>,
 }
 
-/// A step that takes this many times as long as a slow one has no known end. Evaluations and saves
-/// mostly take less.
+/// Steps without a report, after which the end is unknown. Fewer would hide the end during an
+/// evaluation, more would show one that slides forward.
 const OVERDUE_STEPS: f64 = 10.0;
 
-/// Fast steps may pause this long, for a save or between epochs.
-const OVERDUE_SECS_MIN: f64 = 120.0;
+/// The same for fast steps, of which a script may report each thousandth. Longer would show an end
+/// that slides forward.
+const OVERDUE_SECS_MIN: f64 = 900.0;
 
 /// A narrower range of the time left is shown as one value: its ends would read the same.
 const RANGE_MIN: f64 = 0.05;
@@ -250,11 +251,11 @@ impl Progress {
         Progress { secs_per_step: None, secs_per_step_low: None, secs_per_step_high: None, ..self }
     }
 
-    /// Whether its step takes much longer than the ones before, so that their pace tells nothing of
-    /// the end.
-    pub fn is_overdue(&self, now: Timestamp) -> bool {
+    /// Whether nothing was reported for so long that the pace tells nothing of the end. `heard`: the
+    /// time of the status, by the clock of the same machine.
+    pub fn is_overdue(&self, heard: Timestamp) -> bool {
         let pace = self.secs_per_step_high.or(self.secs_per_step).unwrap_or(0.0);
-        let age = self.at.map_or(0.0, |at| now.duration_since(at).as_secs_f64());
+        let age = self.at.map_or(0.0, |at| heard.duration_since(at).as_secs_f64());
         age > (OVERDUE_STEPS * pace).max(OVERDUE_SECS_MIN)
     }
 
@@ -279,15 +280,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pace_holds_no_longer_when_a_step_takes_ten_times_as_long() {
+    fn end_is_unknown_when_no_step_was_reported_for_long() {
         let at = Timestamp::UNIX_EPOCH;
         let after = |secs: i64| at + jiff::SignedDuration::from_secs(secs);
         let paced =
             |secs: f64| Progress { at: Some(at), secs_per_step: Some(secs), ..Progress::default() };
-        assert!(!paced(0.5).is_overdue(after(120)), "a save or an evaluation");
-        assert!(paced(0.5).is_overdue(after(121)));
-        assert!(!paced(60.0).is_overdue(after(600)));
-        assert!(paced(60.0).is_overdue(after(601)));
+        assert!(!paced(0.5).is_overdue(after(900)), "it reports each thousandth step");
+        assert!(paced(0.5).is_overdue(after(901)));
+        assert!(!paced(600.0).is_overdue(after(6000)));
+        assert!(paced(600.0).is_overdue(after(6001)));
+        let slow = Progress { secs_per_step_high: Some(200.0), ..paced(60.0) };
+        assert!(!slow.is_overdue(after(2000)), "the slower steps count");
+        assert!(!Progress::default().is_overdue(after(9999)), "nothing was reported");
     }
 
     #[test]
