@@ -63,8 +63,8 @@ pub struct Progress {
 /// evaluation, more would show one that slides forward.
 const OVERDUE_STEPS: f64 = 10.0;
 
-/// The same for fast steps, of which a script may report each thousandth. Longer would show an end
-/// that slides forward.
+/// The same for fast steps: a script may report each thousandth. Longer would show an end that
+/// slides forward.
 const OVERDUE_SECS_MIN: f64 = 900.0;
 
 /// A narrower range of the time left is shown as one value: its ends would read the same.
@@ -251,8 +251,8 @@ impl Progress {
         Progress { secs_per_step: None, secs_per_step_low: None, secs_per_step_high: None, ..self }
     }
 
-    /// Whether nothing was reported for so long that the pace tells nothing of the end. `heard`: the
-    /// time of the status, by the clock of the same machine.
+    /// Whether its last step is so old that the end is unknown. `heard`: the time of the status, by
+    /// the clock of the same machine.
     pub fn is_overdue(&self, heard: Timestamp) -> bool {
         let pace = self.secs_per_step_high.or(self.secs_per_step).unwrap_or(0.0);
         let age = self.at.map_or(0.0, |at| heard.duration_since(at).as_secs_f64());

@@ -167,7 +167,7 @@ fn roles_with_different_processors_are_refused_before_a_launch() {
     account.place.0.write("named.toml", &names);
     for verb in ["check", "run"] {
         let (code, out, err) = account.lamp(&[verb, "named.toml"]);
-        let words = "have arm64 processors, and those of [gang.chief] have x86_64";
+        let words = "have arm64 processors, and [gang.chief] has x86_64";
         assert!(code == 100 && format!("{out}{err}").contains(words), "{out}\n{err}");
     }
     // Only the price says which of the two rank 0 gets.

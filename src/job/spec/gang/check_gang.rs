@@ -127,7 +127,7 @@ fn check_processors(gang: &GangSpec, spec: &Spec, found: &mut Vec<Finding>) {
     let Some(((first, one), rest)) = known.split_first() else { return };
     let Some((role, other)) = rest.iter().find(|(_, other)| other != one) else { return };
     let path = format!("gang.{}.instance_types", role.word());
-    let what = format!("have {other} processors, and those of [gang.{}] have {one}", first.word());
+    let what = format!("have {other} processors, and [gang.{}] has {one}", first.word());
     found.push(Finding::error(&path, what).hint("name types of one processor for all roles"));
 }
 
