@@ -177,6 +177,7 @@ impl Gang {
         let paths = RankPaths {
             checkpoints: place.join("checkpoints"),
             notice: place.join("notice"),
+            progress: place.join("progress"),
             hostfile: place.join("hostfile"),
         };
         let run = RankRun::new(ports, me, paths, spec).expect("it is a member");

@@ -15,8 +15,8 @@ const NAMED_GANGS: [u64; 2] = [7, 4];
 
 /// The same in worlds of six hours: with `done = "any"`, rank 0 was killed in its last save; a
 /// store of 15 s a call got no checkpoint; a rank that had been cut off ended as idle before it
-/// could ask for time.
-const NAMED_LONG: [u64; 3] = [58, 195, 519];
+/// could ask for time; the first save of an epoch had the step of the epoch before.
+const NAMED_LONG: [u64; 4] = [58, 195, 519, 1572];
 
 /// A seed whose world shows the planted bugs.
 const MUTANT_SEED: u64 = 7;

@@ -91,6 +91,9 @@ impl RankState {
             self.ask(self.rank(), Wish::Keep { time }).await;
         }
         let checkpoint = self.own_checkpoint(epoch).await;
+        if epoch > 1 {
+            self.tell_epoch(epoch);
+        }
         let ready = match self.make_ready(checkpoint) {
             Ok(ready) => ready,
             Err(error) => {
