@@ -15,8 +15,9 @@ const NAMED_GANGS: [u64; 2] = [7, 4];
 
 /// The same in worlds of six hours: with `done = "any"`, rank 0 was killed in its last save; a
 /// store of 15 s a call got no checkpoint; a rank that had been cut off ended as idle before it
-/// could ask for time; the first save of an epoch had the step of the epoch before.
-const NAMED_LONG: [u64; 4] = [58, 195, 519, 1572];
+/// could ask for time; rank 0 began at a save that was on its own disk alone; the first save of an
+/// epoch had the step of the epoch before.
+const NAMED_LONG: [u64; 5] = [58, 195, 519, 1050, 1572];
 
 /// A seed whose world shows the planted bugs.
 const MUTANT_SEED: u64 = 7;
