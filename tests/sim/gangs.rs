@@ -6,8 +6,8 @@ use lamplighter::sim::{Bug, WorldResult, WorldRun};
 use super::{played, told};
 
 /// Seeds that are played here without optimisation: a refused launch, lost ranks, a notice with a
-/// split network.
-const SEEDS: [u64; 3] = [1, 3, 8];
+/// split network, a launch of two machines of four.
+const SEEDS: [u64; 4] = [1, 3, 8, 134];
 
 /// Seeds that found a bug: a receipt without the machine of a rank, and a rank that ended as idle
 /// while it waited.
