@@ -131,7 +131,15 @@ fn missing_rank_ends_the_gang_with_its_name() {
     let place = place(6, "[gang]\nengine = \"env\"", setup);
     let (code, _, err) = end(place.start(&["run"]));
     assert_eq!(code, 106, "{err}");
-    assert!(err.contains("rank 1 does not come back: its job has ended: setup failed"), "{err}");
+    let text = "rank 1 does not come back: its job has ended: setup failed";
+    assert!(err.contains(text), "{err}");
+    let (_, receipt) = place.0.json(&["receipt", "g", "-o", "json"]);
+    assert!(receipt["gang"]["end"].as_str().is_some_and(|end| end.contains(text)), "{receipt:#}");
+    let ranks = receipt["gang"]["ranks"].as_array().expect("ranks");
+    let states: Vec<_> = ranks.iter().filter_map(|rank| rank["state"].as_str()).collect();
+    assert_eq!(states, ["failed", "setup failed"], "{receipt:#}");
+    let failed = place.receipt(&leader_id(&place).replacen("g-", "g-r1-", 1));
+    assert_eq!(failed["attempts"][0]["ended_because"], "setup_failed", "{failed:#}");
     place.nothing_is_left();
 }
 
