@@ -70,6 +70,9 @@ pub struct Status {
     /// It obeys a request to keep the job. An older agent, which ignores one, leaves this out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps: bool,
+    /// The checkpoint folder has files whose writer was lost. They are not saved as they are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub doubts: bool,
 }
 
 /// The subject of a sentence in `attention`.

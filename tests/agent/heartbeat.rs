@@ -36,6 +36,7 @@ fn status(phase: AttemptPhase, verdict: &str, clock: &dyn Clock) -> Status {
         held_until: None,
         unmeasured: false,
         keeps: true,
+        doubts: false,
         attention_kinds: Vec::new(),
         attention: Vec::new(),
         exit: None,

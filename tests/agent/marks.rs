@@ -85,6 +85,25 @@ fn broken_lines_are_signs_of_life_and_said_once() {
     });
 }
 
+/// A rank of a gang writes it between two engines.
+#[test]
+fn next_epoch_forgets_that_the_work_was_done() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let (board, journal) = (ActivityCounters::default(), Journal::start(rig.outbox()));
+        let tail = tail(&rig, &board, &journal);
+        tail.poll();
+        append(&rig, "{\"step\": 5, \"done\": true}\n{\"step\":");
+        append(&rig, "\n{\"gang_epoch\": 2}\n");
+        tail.poll();
+        assert_eq!((board.done(), board.progress().step), (None, Some(5.0)));
+        assert_eq!(board.marks().progress, 2, "it is no sign of the workload");
+        append(&rig, "{\"step\": 1}\n");
+        tail.poll();
+        assert_eq!(board.progress().step, Some(1.0));
+    });
+}
+
 #[test]
 fn file_that_begins_anew_and_a_step_that_goes_back() {
     simulate(async |clock| {

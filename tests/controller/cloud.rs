@@ -415,6 +415,7 @@ impl FakeCloud {
             held_until: None,
             unmeasured: false,
             keeps: true,
+            doubts: false,
             attention_kinds: Vec::new(),
             attention: vec![],
             exit: None,

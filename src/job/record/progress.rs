@@ -30,6 +30,9 @@ pub struct ProgressLine {
     pub checkpoint: Option<String>,
     #[serde(default)]
     pub done: Option<bool>,
+    /// A rank of a gang writes it: the next lines belong to this epoch.
+    #[serde(default)]
+    pub gang_epoch: Option<u32>,
     /// The values that could not be read, as written: `loss: NaN`.
     #[serde(skip)]
     pub lost: Vec<String>,

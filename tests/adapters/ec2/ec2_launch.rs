@@ -84,7 +84,7 @@ async fn launch_is_one_complete_call_and_the_same_when_repeated() {
 fn gang(token: &str, ranks: u32) -> Vec<Plan> {
     let base = plan(token, Market::OnDemand);
     let of = |rank: u32| {
-        let gang = Some(GangLaunch { leader: base.job.clone(), rank, ranks });
+        let gang = Some(GangLaunch { leader: base.job.clone(), rank, ranks, fewest: None });
         let mut tags = base.tags.clone();
         tags.insert(RANKS_TAG.to_owned(), ranks.to_string());
         let tags = tags_of_rank(tags, rank);
@@ -123,6 +123,42 @@ async fn one_call_launches_all_ranks_and_each_finds_its_own_machine() {
     one.describe(OWNER, &region()).await.unwrap();
     one.terminate(&machine(&ids[1])).await.unwrap();
     assert_eq!(cloud(&ec2).launch(&plans[2]).await.unwrap(), ids[2], "the others stay");
+}
+
+/// With `nodes = "2..4"` one call launches 2 to 4 machines. The token gives the same ones again.
+#[tokio::test]
+async fn launch_of_fewer_machines_says_which_ranks_have_none() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let mut plans = gang("token-g", 4);
+    for plan in &mut plans {
+        plan.gang.as_mut().expect("it is a gang").fewest = Some(2);
+    }
+    ec2.room(Some(3));
+    let early = cloud(&ec2).launch(&plans[3]).await.unwrap_err();
+    assert!(matches!(early, CloudError::Ambiguous { .. }), "nothing is launched yet: {early:?}");
+    assert_eq!(ec2.calls_of("RunInstances").len(), 0, "only rank 0 buys");
+    ec2.fault(Fault::lost("RunInstances"));
+    let first = cloud(&ec2).launch(&plans[0]).await;
+    assert!(matches!(first, Ok(_) | Err(CloudError::Ambiguous { .. })), "{first:?}");
+    for room in [Some(0), None] {
+        ec2.room(room);
+        let mut ids = BTreeSet::new();
+        for plan in &plans[..3] {
+            ids.insert(cloud(&ec2).launch(plan).await.unwrap());
+        }
+        assert_eq!(ids.len(), 3, "{ids:?}");
+        let none = cloud(&ec2).launch(&plans[3]).await.unwrap_err();
+        let CloudError::NoCapacity { what, .. } = &none else { panic!("{none:?}") };
+        assert_eq!(what, "EC2 had machines for 3 of 4 ranks");
+        assert_eq!(ec2.instances().len(), 3, "the same machines");
+    }
+    for call in ec2.calls_of("RunInstances") {
+        assert_eq!((&*call.params["MinCount"], &*call.params["MaxCount"]), ("2", "4"));
+    }
+    ec2.room(Some(1));
+    let refused = cloud(&ec2).launch(&Plan { client_token: "t2".into(), ..plans[0].clone() }).await;
+    assert!(matches!(refused, Err(CloudError::NoCapacity { .. })), "{refused:?}");
+    assert_eq!(ec2.instances().len(), 3, "fewer than two are none");
 }
 
 /// A rank never buys: without the launch of rank 0 it has no machine.

@@ -131,7 +131,46 @@ fn missing_rank_ends_the_gang_with_its_name() {
     let place = place(6, "[gang]\nengine = \"env\"", setup);
     let (code, _, err) = end(place.start(&["run"]));
     assert_eq!(code, 106, "{err}");
-    assert!(err.contains("rank 1 does not come back: its job has ended: setup failed"), "{err}");
+    let text = "rank 1 does not come back: its job has ended: setup failed";
+    assert!(err.contains(text), "{err}");
+    let (_, receipt) = place.0.json(&["receipt", "g", "-o", "json"]);
+    assert!(receipt["gang"]["end"].as_str().is_some_and(|end| end.contains(text)), "{receipt:#}");
+    let ranks = receipt["gang"]["ranks"].as_array().expect("ranks");
+    let states: Vec<_> = ranks.iter().filter_map(|rank| rank["state"].as_str()).collect();
+    assert_eq!(states, ["failed", "setup failed"], "{receipt:#}");
+    let failed = place.receipt(&leader_id(&place).replacen("g-", "g-r1-", 1));
+    assert_eq!(failed["attempts"][0]["ended_because"], "setup_failed", "{failed:#}");
+    place.nothing_is_left();
+}
+
+/// Rank 0 waits for the setup of rank 1, and another program takes its port meanwhile.
+#[test]
+fn taken_port_of_rank_0_is_chosen_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let go = folder.path().join("go");
+    let wait = format!("until [ -e {} ]; do sleep 0.1; done", go.display());
+    let setup = format!("setup = \"case $LAMP_JOB in *-r1-*) {wait};; esac\"\nnodes = 2");
+    let place = place(5, "[gang]\nengine = \"env\"", &setup);
+    let run = place.start(&["run"]);
+    let jobs = place.0.path().join("home/.local/state/lamplighter/jobs");
+    let port = wait_until("rank 0 is ready", || {
+        let mut jobs = std::fs::read_dir(&jobs).ok()?.flatten();
+        let ready =
+            jobs.find_map(|job| std::fs::read(job.path().join("gang/0001/member-0.json")).ok())?;
+        let ready: Value = serde_json::from_slice(&ready).ok()?;
+        u16::try_from(ready["port"].as_u64()?).ok()
+    });
+    let taken = std::net::TcpListener::bind(("0.0.0.0", port)).expect("it was free");
+    std::fs::write(&go, "").expect("the folder is there");
+    let (code, out, err) = end(run);
+    drop(taken);
+    assert_eq!(code, 0, "{}\n{err}", String::from_utf8_lossy(&out));
+    let over = epochs(&place, "over.json");
+    assert_eq!(over[0]["because"], "unstarted", "{over:#?}");
+    let text = format!("another program has its port {port}");
+    assert!(over[0]["text"].as_str().is_some_and(|said| said.contains(&text)), "{over:#?}");
+    let formed = epochs(&place, "formation.json");
+    assert!(formed.len() == 2 && formed[1]["members"][0]["port"] != port, "{formed:#?}");
     place.nothing_is_left();
 }
 

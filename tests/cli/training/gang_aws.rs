@@ -109,6 +109,44 @@ fn ranks_of_one_launch_work_together_and_each_has_its_bill() {
     }
 }
 
+/// EC2 has three machines of four, and the answer of the launch is lost. The three begin at once.
+#[test]
+fn elastic_gang_begins_with_the_machines_that_there_are() {
+    let Some(account) = account() else { return };
+    account.place.0.write("gang.toml", job("nodes = '2..4'", ""));
+    account.ec2.room(Some(3));
+    account.ec2.fault(Fault::lost("RunInstances").when("ClientToken", "lamp-*"));
+    let run = start(&account);
+    let machines = account.machines(3);
+    wait_until("the rank without a machine is told so", || {
+        let last = ranks(&account)?.get(3)?["job"].as_str()?.to_owned();
+        let told = account.lamp(&["explain", &last]).1;
+        told.contains("EC2 had machines for 3 of 4 ranks").then_some(())
+    });
+    run_agents(&account, &machines);
+    let (code, out, err) = end(run);
+    let out = String::from_utf8_lossy(&out).into_owned();
+    assert_eq!(code, 0, "{out}\n{err}");
+    assert!(
+        out.contains("rank 0 of 3 begins") && out.contains("rank 0 finished at step 5"),
+        "{out}"
+    );
+    assert_eq!(account.ec2.instances().len(), 3, "nothing is bought twice");
+    let ranks = ranks(&account).expect("a gang");
+    for rank in &ranks {
+        let job = rank["job"].as_str().expect("a name");
+        wait_until("its job has ended", || {
+            account.json(&["receipt", job]).1["outcome"].is_string().then_some(())
+        });
+        let receipt = account.json(&["receipt", job]).1;
+        if job.contains("-r3-") {
+            assert_eq!(receipt["total_usd"], json!(0.0), "{receipt:#}");
+        } else {
+            assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
+        }
+    }
+}
+
 /// EC2 gives the machines of one spot call no order, so each rank has a call of its own.
 #[test]
 fn spot_machines_of_a_gang_are_bought_one_by_one_in_one_zone() {

@@ -196,6 +196,7 @@ pub fn status(phase: AttemptPhase, at: Timestamp) -> Status {
         held_until: None,
         unmeasured: false,
         keeps: true,
+        doubts: false,
         attention_kinds: Vec::new(),
         attention: vec![],
         exit: None,
