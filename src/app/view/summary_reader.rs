@@ -315,7 +315,7 @@ fn idle_usd(attempts: &[AttemptFacts], open_cost: impl Fn(&AttemptFacts) -> Usd)
             let idle = attempt.plan.offer.hourly().cost_of(status.idle.duration());
             Some(idle.min(open_cost(attempt)))
         }
-        // A machine that has not reported costs nothing here yet; one without a status is unknown.
+        // Before its first sign a machine counts no cost. After it, the idle part is unknown.
         (None, None) => (!is_heard(attempt)).then_some(Usd::ZERO),
     };
     attempts.iter().map(of).try_fold(Usd::ZERO, |sum, usd| Some(sum + usd?))
