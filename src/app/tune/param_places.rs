@@ -43,6 +43,7 @@ mod tests {
         TrialRow {
             number,
             job: "toy-222222".parse().expect("an id"),
+            machines: 1,
             state: "complete",
             value: Some(value),
             step: None,

@@ -81,7 +81,10 @@ pub struct BestTrial {
 #[derive(Clone, Debug, Serialize)]
 pub struct TrialRow {
     pub number: u32,
+    /// Its job by now; of a gang, the job of rank 0.
     pub job: JobId,
+    /// How many machines it has.
+    pub machines: u32,
     /// `running`, `paused`, `complete`, `pruned`, `failed`, `interrupted` or `stopped`.
     pub state: &'static str,
     pub value: Option<f64>,
@@ -237,6 +240,7 @@ async fn row(memory: &TuneMemory, known: &KnownTrial, now: Timestamp) -> Result<
     Ok(TrialRow {
         number: trial.number,
         job: known.job().clone(),
+        machines: known.rank_jobs().len() as u32,
         state,
         value: known.value(),
         step: known.series.last.map(|last| last.step),

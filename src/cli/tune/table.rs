@@ -22,11 +22,9 @@ pub fn print(context: &Context, view: &TuneView) {
         context.printer.warn("no process drives it: no further trial starts or is judged");
         context.printer.hint(format!("`lamp tune drive {}` goes on with it", view.tuning));
     }
-    let rows: Vec<Vec<String>> = view.trials.iter().take(ROWS_MAX).map(row).collect();
-    if !rows.is_empty() {
-        let head = ["trial", "state", view.metric.as_str(), "values", "cost", "time"];
+    if !view.trials.is_empty() {
         let columns = context.printer.columns(Stream::Out);
-        context.printer.line(render_table_within(columns, &head, &rows, &[0, 2, 4, 5], GIVE));
+        context.printer.line(table(view, columns));
     }
     if view.trials.len() > ROWS_MAX {
         let more = view.trials.len() - ROWS_MAX;
@@ -82,6 +80,21 @@ fn headline(view: &TuneView) -> Vec<String> {
         lines.push(format!("expected: {usd} in all, until about {}", local_time(end)));
     }
     lines
+}
+
+/// The machines of a trial are a column if one has several.
+fn table(view: &TuneView, columns: Option<usize>) -> String {
+    let mut rows: Vec<Vec<String>> = view.trials.iter().take(ROWS_MAX).map(row).collect();
+    let mut head = vec!["trial", "state", view.metric.as_str(), "values", "cost", "time"];
+    let mut numbers = vec![0, 2, 4, 5];
+    if view.trials.iter().any(|trial| trial.machines > 1) {
+        for (row, trial) in rows.iter_mut().zip(&view.trials) {
+            row.push(trial.machines.to_string());
+        }
+        head.push("machines");
+        numbers.push(6);
+    }
+    render_table_within(columns, &head, &rows, &numbers, GIVE)
 }
 
 fn row(trial: &TrialRow) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! The lines of the tutorials on `gcloud ml-engine`, with `gcloud` another name of `lamp`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -476,9 +477,11 @@ args = parser.parse_args()
 config = json.loads(os.environ['TF_CONFIG'])
 sizes = {role: len(places) for role, places in sorted(config['cluster'].items())}
 print(config['task']['type'], config['task']['index'], sizes, args.user_arg_1, flush=True)
+cluster = json.dumps(config['cluster'], sort_keys=True)
+print('cluster', cluster, flush=True)
 assert config['job'] == {'job_name': 'trainer.role', 'args': ['--user_arg_1', 'value_1']}, config
 said = pathlib.Path('FOLDER')
-(said / f\"{config['task']['type']}-{config['task']['index']}\").touch()
+(said / f\"{config['task']['type']}-{config['task']['index']}\").write_text(cluster)
 while config['task']['type'] == 'chief' and len(list(said.iterdir())) < sum(sizes.values()):
     time.sleep(0.1)
 ";
@@ -512,6 +515,16 @@ fn second_tutorial_trains_with_workers_and_parameter_servers() {
     assert_eq!(ended.code, 0, "{ended:?}");
     let chief = "chief 0 {'chief': 1, 'ps': 3, 'worker': 9} value_1";
     assert!(ended.out.contains(chief), "{}", ended.out);
+    let clusters: Vec<String> = std::fs::read_dir(&said)
+        .unwrap()
+        .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
+        .collect();
+    assert_eq!(clusters.len(), 13);
+    assert!(clusters.iter().all(|cluster| *cluster == clusters[0]), "{clusters:#?}");
+    let cluster: Value = serde_json::from_str(&clusters[0]).unwrap();
+    let places = cluster.as_object().unwrap().values().filter_map(Value::as_array).flatten();
+    let places: BTreeSet<&str> = places.filter_map(Value::as_str).collect();
+    assert_eq!(places.len(), 13, "each role has an address of its own: {cluster:#}");
     // Each of the thirteen has a receipt of its own.
     let receipt = sandbox.lamp(&["receipt", "second"]);
     assert_eq!(receipt.out.matches(": succeeded, 1 attempt").count(), 13, "{receipt:?}");

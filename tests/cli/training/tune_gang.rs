@@ -75,6 +75,7 @@ fn trial_is_a_gang_whose_first_rank_gives_the_metric() {
     }
     for trial in trials(&view) {
         let (job, x) = (trial["job"].as_str().expect("a job"), &trial["params"]["x"]);
+        assert_eq!(trial["machines"], 2, "{trial:#}");
         for rank in ["0", "1"] {
             let log = place.0.lamp(&["logs", "--rank", rank, job]).out;
             assert!(log.contains(&format!("rank {rank} of 2: x {x}, variable {x}, ")), "{log}");
@@ -83,6 +84,10 @@ fn trial_is_a_gang_whose_first_rank_gives_the_metric() {
         let listed = place.status(job);
         assert_eq!(listed["gang"]["ranks"].as_array().map(Vec::len), Some(2), "{listed:#}");
     }
+    let shown = place.0.lamp(&["tune", "status", "walks"]).out;
+    let head = shown.lines().next().expect("a table");
+    assert!(head.trim_end().ends_with("MACHINES"), "{shown}");
+    assert_eq!(shown.lines().filter(|line| line.trim_end().ends_with(" 2")).count(), 3, "{shown}");
     // The same again has nothing to do.
     let again = place.0.lamp(&["tune", "job.toml"]);
     assert_eq!(again.code, 0, "{}", again.err);
