@@ -105,8 +105,13 @@ fn killed_driver_is_followed_by_two_others_with_the_same_trials() {
     // SIGKILL: nothing is handed over.
     first.kill().unwrap();
     first.wait().unwrap();
-    let before = status(&place);
-    assert_eq!((&before["driven_here"], &before["expected_end"]), (&json!(false), &json!(null)));
+    // A program that the driver was starting when it died may hold its lock for a moment.
+    let mut before = status(&place);
+    while before["driven_here"] != false {
+        assert!(Instant::now() < until, "nobody drives it: {before:#}");
+        before = status(&place);
+    }
+    assert_eq!(before["expected_end"], json!(null));
     let told = place.0.lamp(&["tune", "status", "walks"]).err;
     assert!(
         told.contains("no process drives it") && told.contains("`lamp tune drive walks`"),
