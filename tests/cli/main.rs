@@ -102,6 +102,8 @@ mod tune_aws;
 mod tune_gang;
 mod tune_pause;
 #[cfg(feature = "aws")]
+mod tune_reuse;
+#[cfg(feature = "aws")]
 mod unanswered_root;
 #[cfg(feature = "aws")]
 mod uninit;
