@@ -375,7 +375,7 @@ fn folders_are_at_most_four_deep() {
 #[test]
 fn folder_has_at_most_twenty_files() {
     let mut files: BTreeMap<PathBuf, usize> = BTreeMap::new();
-    for source in sources() {
+    for source in everything() {
         *files.entry(source.path.parent().expect("a file has a folder").to_owned()).or_default() +=
             1;
     }

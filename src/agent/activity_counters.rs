@@ -119,6 +119,14 @@ impl ActivityCounters {
         inner.began = Some(at);
     }
 
+    /// The same for the next engine of a rank, whose program goes on. `at`: when it was read;
+    /// `None`: it was written before this agent started.
+    pub(crate) fn begins_epoch(&self, at: Option<jiff::Timestamp>) {
+        let mut inner = self.inner();
+        (inner.done, inner.told, inner.told_by) = (None, None, None);
+        inner.began = at.or(inner.began);
+    }
+
     pub(crate) fn is_news(&self, modified_nanos: i64) -> bool {
         self.inner().began.is_none_or(|began| i128::from(modified_nanos) >= began.as_nanosecond())
     }
@@ -371,6 +379,17 @@ mod tests {
         board.record_step(17.0, ClockReading { mono: Duration::ZERO, at }, true);
         board.restarted(at);
         assert_eq!((board.live_step(), board.progress().step), (None, Some(17.0)));
+    }
+
+    /// Seeds 1572 and 1588 of the false gangs: step 0 of epoch 3 was saved as step 15 of epoch 1.
+    #[test]
+    fn step_of_earlier_epoch_is_not_step_of_this_epoch() {
+        let (board, at) = (ActivityCounters::default(), jiff::Timestamp::UNIX_EPOCH);
+        board.record_step(15.0, ClockReading { mono: Duration::ZERO, at }, true);
+        board.set_done(Duration::ZERO);
+        board.begins_epoch(Some(at));
+        assert_eq!((board.live_step(), board.progress().step), (None, Some(15.0)));
+        assert_eq!(board.done(), None, "the next engine has not said it");
     }
 
     #[test]

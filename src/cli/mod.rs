@@ -48,6 +48,6 @@ pub use output::table::{
 };
 pub use run::attach::Attached;
 pub use shell::args::{ColorChoice, Format, Globals};
-pub use shell::context::Context;
+pub use shell::context::{Context, JobRoots, ReadConfig};
 pub use shell::flags::{JobArgs, JobFlags};
 pub use shell::main::{Cli, Verb, main};

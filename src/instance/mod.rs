@@ -24,4 +24,6 @@ pub use sample::{GpuProcess, GpuSample, IoCounters, Marks, Sample};
 pub use sample_rows::sample_rows;
 pub use state::{InstanceState, InstanceView, MachineRef};
 pub use status::{AttentionKind, GpuStatus, Status};
-pub use tags::{OWNER_TAG, RANKS_TAG, TAG_PREFIX, Tags, TagsError, owned_by, tags_of_rank};
+pub use tags::{
+    OWNER_TAG, RANKS_TAG, TAG_PREFIX, Tags, TagsError, owned_by, tags_of_launch, tags_of_rank,
+};

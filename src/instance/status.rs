@@ -70,6 +70,9 @@ pub struct Status {
     /// It obeys a request to keep the job. An older agent, which ignores one, leaves this out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps: bool,
+    /// The checkpoint folder has files whose writer was lost. They are not saved as they are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub doubts: bool,
 }
 
 /// The subject of a sentence in `attention`.
@@ -80,6 +83,8 @@ pub enum AttentionKind {
     Stalled,
     /// The machine is not used.
     Idle,
+    /// The stacks of a stalled command were written down.
+    Stacks,
     /// Everything else, also what a newer agent tells.
     #[serde(other)]
     Other,
@@ -91,7 +96,7 @@ const STACKS: &str = "stalled: what the processes wait for";
 impl AttentionKind {
     fn by_words(text: &str) -> Self {
         match text {
-            _ if text.starts_with(STACKS) => AttentionKind::Other,
+            _ if text.starts_with(STACKS) => AttentionKind::Stacks,
             _ if text.starts_with("stalled:") => AttentionKind::Stalled,
             _ if text.starts_with("idle:") => AttentionKind::Idle,
             _ => AttentionKind::Other,
@@ -100,6 +105,12 @@ impl AttentionKind {
 }
 
 impl Status {
+    /// The sentences about a stall or an idle machine. Only the verdict says whether they hold.
+    pub fn watch_sentences(&self) -> Vec<String> {
+        let told = self.sentences().filter(|(_, about)| *about != AttentionKind::Other);
+        told.map(|(text, _)| text.to_owned()).collect()
+    }
+
     /// The sentences for people, each with its subject.
     pub fn sentences(&self) -> impl Iterator<Item = (&str, AttentionKind)> {
         let is_told = self.attention_kinds.len() == self.attention.len();
@@ -198,7 +209,7 @@ mod tests {
             "stalled: what the processes wait for is in x"]"#;
         let (stalled, idle, other) =
             (AttentionKind::Stalled, AttentionKind::Idle, AttentionKind::Other);
-        assert_eq!(kinds(old, ""), [stalled, idle, other, other]);
+        assert_eq!(kinds(old, ""), [stalled, idle, other, AttentionKind::Stacks]);
         let new = r#"["the loader is stalled", "idle: a word of a script", "x"]"#;
         let told = r#", "attention_kinds": ["stalled", "other", "of_a_newer_agent"]"#;
         assert_eq!(kinds(new, told), [stalled, other, other]);

@@ -37,6 +37,17 @@ pub fn tags_of_rank(
     map
 }
 
+/// The reverse of [`tags_of_rank`]: the tags of the launch, from the tags of one rank.
+pub fn tags_of_launch(
+    mut map: BTreeMap<String, String>,
+    leader: &JobId,
+    ranks: u32,
+) -> BTreeMap<String, String> {
+    map.insert(JOB_TAG.to_owned(), leader.to_string());
+    map.insert(RANKS_TAG.to_owned(), ranks.to_string());
+    map
+}
+
 /// The tags of one of our machines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tags {

@@ -85,6 +85,12 @@ impl Usd {
         Usd(self.0.div_euclid(parts.max(1)))
     }
 
+    /// A share of it, 0 to 1, rounded to the nearest micro-dollar.
+    #[must_use]
+    pub fn part(self, share: f64) -> Self {
+        Usd((self.0 as f64 * share).round() as i64)
+    }
+
     pub fn dollars(self) -> f64 {
         self.0 as f64 / MICROS_PER_USD as f64
     }

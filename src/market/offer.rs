@@ -31,6 +31,25 @@ pub enum Arch {
     Arm64,
 }
 
+impl Arch {
+    /// By EC2's rule for names: a `g` after the number of the generation is a Graviton processor,
+    /// as in `g5g` and `r8gd`. `None`: the name follows no such rule, or names all types.
+    /// <https://docs.aws.amazon.com/ec2/latest/instancetypes/instance-type-names.html>
+    pub fn of_type_name(instance_type: &str) -> Option<Arch> {
+        let family = instance_type.split('.').next()?;
+        let letters = family.trim_start_matches(|letter: char| letter.is_ascii_lowercase());
+        let attributes = letters.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        let is_name = letters.len() < family.len() && attributes.len() < letters.len();
+        let is_plain = attributes.chars().all(|letter| letter.is_ascii_lowercase());
+        (is_name && is_plain).then(|| match family {
+            // Before that rule.
+            "a1" | "mac2" => Arch::Arm64,
+            _ if attributes.contains('g') => Arch::Arm64,
+            _ => Arch::X86_64,
+        })
+    }
+}
+
 /// One machine type in one zone on one market, with its price now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
@@ -113,5 +132,35 @@ impl fmt::Display for Arch {
             Arch::X86_64 => "x86_64",
             Arch::Arm64 => "arm64",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::market::Catalog;
+
+    #[test]
+    fn name_of_a_type_tells_its_processor() {
+        let of = Arch::of_type_name;
+        for name in
+            ["g5g.xlarge", "r8gd.large", "c7gn.medium", "im4gn.large", "a1.large", "hpc7g.*"]
+        {
+            assert_eq!(of(name), Some(Arch::Arm64), "{name}");
+        }
+        for name in ["g5.xlarge", "p4d.24xlarge", "r6i.large", "g4dn.*", "trn1.2xlarge"] {
+            assert_eq!(of(name), Some(Arch::X86_64), "{name}");
+        }
+        for name in ["*", "g*", "u-6tb1.112xlarge", "p6-b200.48xlarge", ""] {
+            assert_eq!(of(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_and_the_shipped_catalogue_agree_on_processors() {
+        for kind in Catalog::shipped().types() {
+            let told = Arch::of_type_name(&kind.name);
+            assert!(told.is_none_or(|arch| arch == kind.arch), "{}: {told:?}", kind.name);
+        }
     }
 }

@@ -104,8 +104,9 @@ pub trait Cloud: Send + Sync {
     /// idempotent: the same plan returns the same machine. [`CloudError::Mismatch`]: another
     /// request launched it, but it belongs to the plan.
     ///
-    /// A plan with `gang` launches the machines of all ranks, or none, if it is of rank 0. The plan
-    /// of another rank only finds its machine, and is [`CloudError::Ambiguous`] without one.
+    /// A plan with `gang` of rank 0 launches the machines of all ranks, or as many as there are, or
+    /// none. The plan of another rank only finds its machine. Without one it is
+    /// [`CloudError::Ambiguous`], or [`CloudError::NoCapacity`] if the launch made none for it.
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError>;
 
     /// Every machine of this owner in a region, also terminated ones while the cloud shows them. An

@@ -32,6 +32,11 @@ pub trait RankHost: Send + Sync {
     /// The address, with a port that is free now.
     fn address(&self) -> io::Result<RankAddress>;
 
+    /// Whether a port is free still. An engine that cannot listen ends its epoch.
+    fn is_free(&self, _port: u16) -> bool {
+        true
+    }
+
     fn start(&self, launch: &RankLaunch) -> io::Result<Box<dyn RankProcess>>;
 
     /// Resolves when this process is told to end, and at once after that. Cancel-safe.

@@ -7,7 +7,7 @@ use super::model::{TopModel, fault_lines};
 use super::sheet::{Sheet, fitted, fitted_right, part, width_of};
 use super::spark::plot;
 use crate::app::overview::job_filter::{EXAMPLE, JobFilter};
-use crate::app::overview::overview::{JobRow, Money, Need};
+use crate::app::overview::overview::{JobRow, Money, Overview};
 use crate::app::overview::usage_trend::UsageTrend;
 use crate::app::view::job_summary::Summary;
 use crate::app::view::summary_text::{progress_text, spent_text};
@@ -18,6 +18,9 @@ const NEEDS_SHOWN: usize = 3;
 
 /// Lines of a need on a screen. Its state, its reason and its end mostly fit.
 const NEED_LINES: usize = 2;
+
+/// Lines of a sentence of an unselected job. Its reason and its end mostly fit.
+const SENTENCE_LINES: usize = 2;
 
 /// From this width on there is more room for names and for the last hour.
 const WIDE: usize = 110;
@@ -35,7 +38,7 @@ pub fn overview_sheet(model: &TopModel, width: usize, is_once: bool) -> Sheet {
     };
     money(model, &overview.money, &mut sheet, width);
     let shown = if is_once { usize::MAX } else { NEEDS_SHOWN };
-    needs(model, &overview.needs, shown, &mut sheet, width);
+    needs(model, overview, shown, &mut sheet, width);
     sheet.text("", Style::new());
     let rows = model.rows();
     headings(model, &mut sheet, width);
@@ -108,6 +111,9 @@ fn money(model: &TopModel, money: &Money, sheet: &mut Sheet, width: usize) {
         spans.push(part(&format!("{figure}  "), model.palette.bold()));
     }
     sheet.push(spans);
+    if let Some(by) = money.most_by.as_ref().filter(|by| by.usd.is_none() || by.each_machine) {
+        sheet.wrapped(&format!("{}.", by.sentence()), model.palette.quiet(), 0, width);
+    }
     let Some(counted) = &money.counted else { return };
     let hour = money
         .caps
@@ -135,9 +141,10 @@ pub fn bar(share: f64, cells: usize) -> String {
     format!("[{}{}]", "#".repeat(full), "-".repeat(cells - full))
 }
 
-fn needs(model: &TopModel, needs: &[Need], shown: usize, sheet: &mut Sheet, width: usize) {
+fn needs(model: &TopModel, overview: &Overview, shown: usize, sheet: &mut Sheet, width: usize) {
+    let needs = &overview.needs;
     if needs.is_empty() {
-        sheet.text("Nothing needs a person.", model.palette.good());
+        sheet.wrapped(overview.calm_text(), model.palette.good(), 0, width);
         return;
     }
     sheet.text(&format!("Needs a person ({})", needs.len()), model.palette.warn());
@@ -228,8 +235,11 @@ fn sentence(model: &TopModel, row: &JobRow, is_whole: bool, sheet: &mut Sheet, w
             sheet.wrapped(&text, model.palette.quiet(), 4, width);
         }
     } else {
-        let sentence = fitted(&row.sentence, width.saturating_sub(4));
-        sheet.text(&format!("    {}", sentence.trim_end()), model.palette.quiet());
+        // The end of a sentence says when its machine ends.
+        let lines = if row.summary.state.is_final() { 1 } else { SENTENCE_LINES };
+        let from = sheet.lines.len();
+        sheet.wrapped(&row.sentence, model.palette.quiet(), 4, width);
+        sheet.lines.truncate(from + lines);
     }
 }
 

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::layout::{Page, fault_page, in_code, message_page};
+use super::layout::{Page, fault_page, in_code, message_page, nothing_page};
 use super::site::Site;
 use crate::app::extend::More;
 use crate::app::job_act::{self, JobAct, LaterFace};
@@ -200,5 +200,5 @@ fn recorded(job: &str, said: &[SessionLine]) -> Markup {
 }
 
 fn unknown() -> Response {
-    message_page(StatusCode::NOT_FOUND, "Nothing there", "There is no page with this address.")
+    nothing_page("There is no page with this address.")
 }

@@ -94,6 +94,12 @@ pub fn message_page(status: StatusCode, title: &str, text: &str) -> Response {
     (status, Page::new(title).plain(html! { p { (text) } })).into_response()
 }
 
+/// In place of a page that is not there.
+pub fn nothing_page(text: &str) -> Response {
+    let page = Page::new("Nothing there").show(html! { p { (text) } }, html! {});
+    (StatusCode::NOT_FOUND, page).into_response()
+}
+
 /// The status that the code of a fault means.
 pub fn status_of(fault: &Fault) -> StatusCode {
     match fault.code {

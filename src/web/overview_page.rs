@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::layout::{Page, fault_box, form_encoded};
+use super::layout::{Page, fault_box, form_encoded, in_code};
 use super::live;
 use super::site::{Newest, Site};
 use super::sparkline;
 use crate::app::overview::job_filter::{EXAMPLE, JobFilter};
 use crate::app::overview::machine_watch::CloudLook;
-use crate::app::overview::overview::{JobRow, Money, Need, Overview};
+use crate::app::overview::overview::{JobRow, Money, Overview};
 use crate::app::overview::usage_trend::UsageTrend;
 use crate::app::text::{counted, local_time};
 use crate::app::view::summary_text::{money_text, progress_text};
@@ -112,7 +112,7 @@ async fn changing(site: &Arc<Site>, asked: &OverviewQuery, form: Markup) -> Mark
             (fault_box(fault))
         }
         (money(&overview.money))
-        (needs(&overview.needs))
+        (needs(overview))
         section aria-labelledby="jobs" {
             h2 #jobs { "Jobs" }
             div #filter data-keep { (form) }
@@ -157,6 +157,7 @@ fn money(money: &Money) -> Markup {
                 div { dt { "Today" } dd { (about) (money.today) } }
                 div { dt { "This month" } dd { (about) (money.month) } }
             }
+            @if let Some(by) = &money.most_by { p.muted { (in_code(&by.sentence())) } }
             @if let Some(counted) = &money.counted {
                 dl.caps {
                     @if let Some(cap) = money.caps.usd_per_hour {
@@ -188,9 +189,10 @@ fn cap_bar(name: &str, used: crate::market::Usd, cap: crate::market::Usd) -> Mar
     }
 }
 
-fn needs(needs: &[Need]) -> Markup {
+fn needs(overview: &Overview) -> Markup {
+    let needs = &overview.needs;
     if needs.is_empty() {
-        return html! { p.fine { "Nothing needs a person." } };
+        return html! { p.fine { (in_code(overview.calm_text())) } };
     }
     html! {
         section.need aria-labelledby="needs" {
@@ -199,7 +201,7 @@ fn needs(needs: &[Need]) -> Markup {
                 @for need in needs {
                     li {
                         @if let Some(job) = &need.job { a href=(format!("/job/{job}")) { (job) } ": " }
-                        (need.text) ". "
+                        (in_code(&need.text)) ". "
                         code { (need.command) }
                     }
                 }

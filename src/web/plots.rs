@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Serialize;
 
+use super::job::axis_part::axis;
 use super::job::gpu_part::gpu_plots;
 use super::job::job_look::JobLook;
 use super::job::plot_scope::{PlotQuery, PlotScope, age, asked_scope, chosen, source};
-use super::layout::{Page, fault_page, message_page};
+use super::layout::{Page, fault_page, nothing_page};
 use super::site::Site;
 use crate::app::analysis::bands::{BLIND_SECS, Band, BandKind, SecsRange, bands, sums_text};
 use crate::app::analysis::effective_load::EffectiveLoad;
@@ -207,7 +208,7 @@ impl Plots {
                     div.canvas { (self.drawing(series)) }
                 }
             }
-            (gpu_plots(&self.gpus, self.end_secs, &self.gpu_links(job)))
+            (gpu_plots(&self.gpus, self.data.began, self.end_secs, &self.gpu_links(job)))
             p #mark.muted aria-live="off" {
                 "Dashed lines are marks. The timeline below has their words. A click leads to the log of its time."
                 @if self.marks.iter().any(|mark| mark.word == PRICE) {
@@ -308,6 +309,7 @@ impl Plots {
                     }
                 }
             }
+            (axis(self.data.began, end, &measure(top(series), series.unit)))
         }
     }
 }
@@ -565,7 +567,7 @@ async fn csv_text(
 
 pub fn no_series() -> Response {
     let text = "There are no samples of this name in this attempt.";
-    message_page(StatusCode::NOT_FOUND, "Nothing there", text)
+    nothing_page(text)
 }
 
 /// The numbers of a table. `None`: there is no such series.

@@ -227,7 +227,7 @@ async fn priced_jobs(site: &Arc<Site>) -> Vec<PricedJob> {
     let Some(overview) = site.overview().await.overview else { return Vec::new() };
     let open = overview.machine_rows.iter().map(|row| &row.summary);
     let priced = open.filter(|summary| !summary.state.is_final()).filter_map(|summary| {
-        let machine = summary.machine.as_ref()?;
+        let machine = summary.machine.as_ref().filter(|machine| !machine.is_here())?;
         machine.region.as_ref()?;
         Some(PricedJob {
             job: summary.job.clone(),

@@ -10,7 +10,7 @@ use axum::response::Response;
 use axum::routing::get;
 use tokio::net::TcpListener;
 
-use super::layout::message_page;
+use super::layout::nothing_page;
 use super::site::Site;
 use super::tune::tune_page;
 use super::{
@@ -102,5 +102,5 @@ async fn nothing_there(uri: Uri) -> Response {
         let hint = Some("`/api/v1/openapi.json` has each address");
         return api::problem(StatusCode::NOT_FOUND, "there is nothing with this address", hint);
     }
-    message_page(StatusCode::NOT_FOUND, "Nothing there", "There is no page with this address.")
+    nothing_page("There is no page with this address.")
 }

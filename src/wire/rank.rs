@@ -106,7 +106,12 @@ pub(super) async fn run(
         None => text("LAMP_CHECKPOINT_DIR")?.into(),
     };
     let notice = PathBuf::from(text("LAMP_NOTICE")?);
-    let paths = RankPaths { hostfile: notice.with_file_name("gang-hostfile"), checkpoints, notice };
+    let paths = RankPaths {
+        hostfile: notice.with_file_name("gang-hostfile"),
+        checkpoints,
+        notice,
+        progress: PathBuf::from(text("LAMP_PROGRESS")?),
+    };
     let told = termination_signals::count()
         .map_err(|error| format!("cannot listen for signals: {error}"))?;
     let ports = RankPorts {

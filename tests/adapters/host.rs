@@ -9,7 +9,7 @@ use lamplighter::adapters::host::sensors::{SensorOptions, SystemSensors, system_
 use lamplighter::instance::{IoCounters, Reading, Sample};
 use lamplighter::ports::{Scope, Sensors};
 
-use crate::workload::LONG;
+use crate::workload::workload::LONG;
 
 /// A shell whose lines we write; it and its children are killed with the guard.
 struct Shell(Child);

@@ -137,7 +137,7 @@ async fn plan(token: &str, kill_at: Option<Timestamp>, cloud: &LocalCloud) -> Pl
 }
 
 async fn until(what: &str, mut true_at_last: impl AsyncFnMut() -> bool) {
-    let end = Instant::now() + crate::workload::LONG;
+    let end = Instant::now() + crate::workload::workload::LONG;
     while !true_at_last().await {
         assert!(Instant::now() < end, "never: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;

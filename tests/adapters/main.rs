@@ -4,29 +4,9 @@
 
 #[cfg(feature = "lamp")]
 mod archive_hostile;
-
 #[cfg(feature = "aws")]
 mod aws;
-#[cfg(feature = "aws")]
-mod cloudwatch_alarm;
-#[cfg(feature = "aws")]
-mod ec2_describe;
-#[cfg(feature = "aws")]
-mod ec2_end;
-#[cfg(feature = "aws")]
-mod ec2_foreign;
-#[cfg(feature = "aws")]
-mod ec2_launch;
-#[cfg(feature = "aws")]
-mod ec2_prepare;
-#[cfg(feature = "aws")]
-mod ec2_refusals;
-#[cfg(feature = "aws")]
-mod ec2_residue;
-#[cfg(feature = "aws")]
-mod ec2_subnets;
-#[cfg(feature = "aws")]
-mod ec2_supply;
+mod ec2;
 mod false_ec2;
 mod host;
 mod imds;
@@ -36,15 +16,10 @@ mod local_files;
 mod metrics;
 mod notify;
 mod nvml;
-mod objects_given_up;
-mod objects_packed;
-mod objects_s3;
+mod objects;
 #[cfg(feature = "lamp")]
 mod rights;
-#[cfg(feature = "lamp")]
-mod secret_corpus;
-mod secret_formats;
-mod secrets_read;
+mod secrets;
 mod ship;
 mod units;
 #[cfg(feature = "lamp")]
@@ -52,10 +27,3 @@ mod units_age;
 #[cfg(feature = "lamp")]
 mod workdir;
 mod workload;
-mod workload_ask;
-mod workload_end;
-mod workload_memory;
-mod workload_output;
-mod workload_tree;
-mod workload_unheard;
-mod workload_units;

@@ -474,7 +474,7 @@ async fn driver_that_hangs_hangs_alone() {
     assert!(thread.sample(&Scope::default()).await.is_none());
     assert!(thread.sample(&Scope::default()).await.is_none());
     bench.fake.play(BUSY);
-    let end = std::time::Instant::now() + crate::workload::LONG;
+    let end = std::time::Instant::now() + crate::workload::workload::LONG;
     let sample = loop {
         assert!(std::time::Instant::now() < end, "the sensors never came back");
         match thread.sample(&Scope::default()).await {

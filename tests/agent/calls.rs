@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lamplighter::ports::Clock as _;
 
-use super::Rig;
-use super::world::Played;
+use crate::Rig;
+use crate::world::Played;
 use lamp_test_support::counting_store::{CountingStore, sum};
 use lamp_test_support::virtual_clock::simulate;
 

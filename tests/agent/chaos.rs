@@ -12,7 +12,7 @@ use lamplighter::jobdir::EventDetail;
 use lamplighter::market::Span;
 use lamplighter::ports::Clock;
 
-use super::{Rig, secs};
+use crate::{Rig, secs};
 use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::simulate;
 

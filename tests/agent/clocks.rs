@@ -12,9 +12,9 @@ use lamplighter::ports::Clock;
 use lamplighter::sim::SimProcess;
 use serde_json::json;
 
-use super::agent_deaths::Stage;
-use super::world::Played;
-use super::{Rig, secs};
+use crate::startup::agent_deaths::Stage;
+use crate::world::Played;
+use crate::{Rig, secs};
 use lamp_test_support::faulty_store::{Fault, FaultyStore};
 use lamp_test_support::virtual_clock::{VirtualClock, simulate, until};
 

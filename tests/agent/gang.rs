@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use lamp_test_support::counting_store::CountingStore;
 use lamp_test_support::faulty_store::{Fault, FaultyStore};
 use lamp_test_support::inline_files::InlineFiles;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
+use lamplighter::adapters::host::files::LocalFiles;
 use lamplighter::agent::gang::{RankPaths, RankPorts, RankRun, RankSelf};
 use lamplighter::instance::Status;
 use lamplighter::job::{
@@ -20,7 +22,7 @@ use lamplighter::ports::{Clock, Files, RankAddress, RankHost, RankLaunch, RankPr
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::role::box_may;
+use crate::role::box_may;
 
 /// The engine of a rank in an epoch runs so long and ends with this code.
 type Script = fn(rank: u32, epoch: u32) -> (u64, i32);
@@ -92,6 +94,8 @@ struct Gang {
     script: Script,
     /// Its ranks save checkpoints.
     saves: bool,
+    /// The agents doubt the files of their folders.
+    doubts: bool,
     said: Arc<Mutex<Vec<String>>>,
 }
 
@@ -102,7 +106,18 @@ impl Gang {
         let ranks = words["nodes"]["max"].as_u64().expect("a number") as u32;
         let said = Arc::default();
         let store = faults.clone();
-        Gang { clock, store, faults, folder, words, ranks, script, saves: false, said }
+        Gang {
+            clock,
+            store,
+            faults,
+            folder,
+            words,
+            ranks,
+            script,
+            saves: false,
+            doubts: false,
+            said,
+        }
     }
 
     /// Rank 0 has uploaded this checkpoint.
@@ -121,9 +136,26 @@ impl Gang {
 
     /// The checkpoint in the folder of a rank.
     fn brought(&self, rank: u32, attempt: u32) -> Option<String> {
-        let path = self.folder.path().join(format!("{rank}-{attempt}/checkpoints/model"));
+        self.read(rank, attempt, "checkpoints/model")
+    }
+
+    fn path(&self, rank: u32, attempt: u32, file: &str) -> PathBuf {
+        self.folder.path().join(format!("{rank}-{attempt}")).join(file)
+    }
+
+    /// A file on the disk of a rank.
+    fn read(&self, rank: u32, attempt: u32, file: &str) -> Option<String> {
+        let path = self.path(rank, attempt, file);
         let found = InlineFiles::default().read(&path).expect("a readable folder");
         found.map(|bytes| String::from_utf8(bytes).expect("text"))
+    }
+
+    /// A file of a rank that was last changed this long after the checkpoint of rank 0.
+    fn write(&self, (rank, attempt): (u32, u32), file: &str, after: u64) {
+        let (files, path) = (LocalFiles, self.path(rank, attempt, file));
+        files.append(&path, b"step 9").expect("it works");
+        let at = clock_at(i64::try_from(after).expect("small")).as_nanosecond();
+        files.set_modified(&path, i64::try_from(at).expect("small")).expect("it works");
     }
 
     fn leader(&self) -> JobId {
@@ -137,9 +169,11 @@ impl Gang {
     fn spec(&self, rank: u32) -> ResolvedSpec {
         let seats = seats_of(&self.leader(), &vec![GangRole::Worker; self.ranks as usize]);
         let mut gang = self.words.clone();
-        gang["member"] = json!({ "rank": rank, "seats": seats, "retries_max": 0 });
-        let checkpoint =
-            self.saves.then(|| json!({ "path": "ckpt", "interval": "1m", "grace": "30s" }));
+        let reads = self.saves && rank > 0 && gang["saves"] == "rank0";
+        gang["member"] = json!({ "rank": rank, "seats": seats, "retries_max": 0,
+            "reads": reads.then_some("ckpt") });
+        let saves = self.saves && !reads;
+        let checkpoint = saves.then(|| json!({ "path": "ckpt", "interval": "1m", "grace": "30s" }));
         let spec = json!({ "format": 1, "job": seats[rank as usize].job, "written_by": "v",
             "created": "2026-01-01T00:00:00Z",
             "spec": { "name": "g", "command": { "args": ["train"] }, "checkpoint": checkpoint,
@@ -170,19 +204,20 @@ impl Gang {
         let me = RankSelf {
             attempt: AttemptNo::new(attempt),
             instance: format!("i-{rank}-{attempt}"),
-            start: format!("s-{rank}-{attempt}"),
+            start: format!("s-{rank}-{attempt}-{from}"),
             gpus: None,
             command: vec!["train".into()],
         };
         let paths = RankPaths {
             checkpoints: place.join("checkpoints"),
             notice: place.join("notice"),
+            progress: place.join("progress"),
             hostfile: place.join("hostfile"),
         };
         let run = RankRun::new(ports, me, paths, spec).expect("it is a member");
         let beats = async {
             for sequence in 1.. {
-                let status = status(sequence, self.clock.now());
+                let status = Status { doubts: self.doubts, ..status(sequence, self.clock.now()) };
                 dir.put_status(AttemptNo::new(attempt), &status, true).await.expect("a heartbeat");
                 self.clock.sleep(Duration::from_secs(15)).await;
             }
@@ -330,6 +365,41 @@ fn late_rank_begins_from_the_checkpoint_of_another() {
         assert_eq!(codes, (Some(0), Some(0)), "{:?}", gang.said.lock().unwrap());
         assert_eq!(gang.brought(1, 1).as_deref(), Some("step 7"));
         assert_eq!(gang.brought(0, 1), None, "its own folder is its own");
+    });
+}
+
+/// Seeds 1050 and 1563 of the false world. The machine of rank 0 starts again with a save that was
+/// never uploaded, which the other ranks cannot have.
+#[test]
+fn rebooted_rank_0_begins_from_the_checkpoint_of_all() {
+    let script: Script = |_, epoch| (if epoch < 2 { 10_000 } else { 20 }, 0);
+    simulate(|clock| async move {
+        let mut gang = Gang::new(Arc::clone(&clock), words((2, 2), &[("saves", "rank0")]), script);
+        (gang.saves, gang.doubts) = (true, true);
+        gang.upload("step 7").await;
+        let rebooted = async {
+            assert_eq!(gang.rank(0, 1, 0, Some(100)).await, None);
+            gang.write((0, 1), "checkpoints/model", 90);
+            gang.write((0, 1), "checkpoints/step-9/model", 90);
+            gang.write((0, 1), "checkpoints/train.log", 90);
+            gang.write((0, 1), "checkpoints/vocabulary", 0);
+            gang.rank(0, 1, 30, None).await
+        };
+        let codes = tokio::join!(rebooted, gang.rank(1, 1, 0, None));
+        assert_eq!(codes, (Some(0), Some(0)), "{:?}", gang.said.lock().unwrap());
+        for rank in 0..2 {
+            assert_eq!(gang.brought(rank, 1).as_deref(), Some("step 7"), "rank {rank}");
+        }
+        assert!(!gang.path(0, 1, "checkpoints/step-9").exists(), "a script takes the newest");
+        for kept in ["checkpoints/train.log", "checkpoints/vocabulary"] {
+            assert!(gang.read(0, 1, kept).is_some(), "{kept} is no save after it");
+        }
+        // Its agent doubts that save, so waiting for its upload would be in vain.
+        let formed = gang.dir().formation(2).await.unwrap().expect("epoch 2");
+        let waited = formed.at.duration_since(clock_at(130)).as_secs();
+        assert!((2..15).contains(&waited), "epoch 2 formed after {waited} s");
+        let told = gang.read(0, 1, "progress").expect("it tells its agent");
+        assert_eq!(told, "\n{\"gang_epoch\": 2}\n");
     });
 }
 

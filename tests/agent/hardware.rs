@@ -5,8 +5,8 @@ use lamplighter::job::EndedBecause;
 use lamplighter::jobdir::EventDetail;
 use lamplighter::ports::Clock as _;
 
-use super::world::Played;
-use super::{Rig, secs};
+use crate::world::Played;
+use crate::{Rig, secs};
 use lamp_test_support::virtual_clock::simulate;
 
 fn gpu(xids: &[u64], lost: bool) -> Reading<Vec<GpuSample>> {

@@ -6,7 +6,7 @@ use lamplighter::job::{AttemptNo, AttemptPhase, RECORD_FORMAT};
 use lamplighter::market::Span;
 use lamplighter::ports::Clock;
 
-use super::{Rig, secs};
+use crate::{Rig, secs};
 use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::simulate;
 
@@ -36,6 +36,7 @@ fn status(phase: AttemptPhase, verdict: &str, clock: &dyn Clock) -> Status {
         held_until: None,
         unmeasured: false,
         keeps: true,
+        doubts: false,
         attention_kinds: Vec::new(),
         attention: Vec::new(),
         exit: None,

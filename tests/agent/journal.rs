@@ -7,7 +7,7 @@ use lamplighter::job::{AttemptNo, AttemptPhase, Reason};
 use lamplighter::jobdir::EventDetail;
 use lamplighter::ports::Clock;
 
-use super::{Rig, secs};
+use crate::{Rig, secs};
 use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::{simulate, until};
 

@@ -15,7 +15,7 @@ use lamplighter::ports::{
 };
 use tokio::sync::{Notify, watch};
 
-use super::secs;
+use crate::secs;
 use lamp_test_support::virtual_clock::VirtualClock;
 
 /// A checkpoint is saved every so many steps, so also at the last.

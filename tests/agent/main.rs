@@ -6,45 +6,23 @@
     reason = "tests play the workload: they write the files that the agent reads"
 )]
 
-mod agent_deaths;
-mod alone;
-mod boots;
-mod busy_folders;
 mod calls;
 mod chaos;
-mod checkpoint_doubts;
-mod checkpoint_numbers;
-mod checkpoints;
+mod checkpoint;
 mod clocks;
-mod crash_loop;
-mod deadman;
-mod durable_sets;
-mod ends;
-mod fetching;
-mod full_disk;
 mod gang;
-mod hangs;
 mod hardware;
 mod heartbeat;
 mod journal;
-mod kept_disk;
-mod last_save;
-mod log_age;
-mod logship;
+mod log;
 mod machine;
 mod marks;
 mod metrics;
-mod no_save_signal;
-mod notices;
-mod outputs;
-mod person_at_work;
-mod restarts;
 mod role;
-mod rollback;
 mod samples;
-mod short_notice;
-mod silent_start;
+mod shutdown;
 mod stacks;
+mod startup;
 mod world;
 
 use std::sync::Arc;

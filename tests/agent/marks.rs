@@ -7,7 +7,7 @@ use lamplighter::agent::log::progress_tail::ProgressTail;
 use lamplighter::agent::report::journal::Journal;
 use lamplighter::ports::Clock;
 
-use super::{Rig, secs};
+use crate::{Rig, secs};
 use lamp_test_support::virtual_clock::simulate;
 
 fn append(rig: &Rig, text: impl AsRef<[u8]>) {
@@ -82,6 +82,25 @@ fn broken_lines_are_signs_of_life_and_said_once() {
             said[0].contains("`step 3`") && said[1].contains("cannot be taken: `step: \"x\"`"),
             "{said:?}"
         );
+    });
+}
+
+/// A rank of a gang writes it between two engines.
+#[test]
+fn next_epoch_forgets_that_the_work_was_done() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let (board, journal) = (ActivityCounters::default(), Journal::start(rig.outbox()));
+        let tail = tail(&rig, &board, &journal);
+        tail.poll();
+        append(&rig, "{\"step\": 5, \"done\": true}\n{\"step\":");
+        append(&rig, "\n{\"gang_epoch\": 2}\n");
+        tail.poll();
+        assert_eq!((board.done(), board.progress().step), (None, Some(5.0)));
+        assert_eq!(board.marks().progress, 2, "it is no sign of the workload");
+        append(&rig, "{\"step\": 1}\n");
+        tail.poll();
+        assert_eq!(board.progress().step, Some(1.0));
     });
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lamplighter::ports::{Clock, Datum, Meter, MeterError, Stat};
 
-use super::Rig;
-use super::world::Played;
+use crate::Rig;
+use crate::world::Played;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 #[derive(Clone, Copy, PartialEq)]

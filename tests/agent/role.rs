@@ -7,8 +7,8 @@ use lamplighter::job::{AttemptNo, CheckpointNo, ExitStatus, JobId};
 use lamplighter::jobdir::layout::*;
 use lamplighter::ports::Clock as _;
 
-use super::Rig;
-use super::world::Played;
+use crate::Rig;
+use crate::world::Played;
 use lamp_test_support::counting_store::CountingStore;
 use lamp_test_support::virtual_clock::simulate;
 

@@ -4,7 +4,7 @@ use lamplighter::agent::report::samples::Samples;
 use lamplighter::instance::{Rates, Reading};
 use lamplighter::ports::Clock;
 
-use super::{Rig, secs};
+use crate::{Rig, secs};
 use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::{simulate, until};
 

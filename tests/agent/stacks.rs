@@ -6,7 +6,7 @@ use lamplighter::agent::report::stack_dumps::collect;
 use lamplighter::jobdir::EventDetail;
 use lamplighter::ports::{Clock as _, Scope, Stacks};
 
-use super::{Rig, secs};
+use crate::{Rig, secs};
 use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::simulate;
 

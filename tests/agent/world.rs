@@ -23,7 +23,7 @@ use lamplighter::ports::{
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::Rig;
+use crate::Rig;
 use lamp_test_support::virtual_clock::VirtualClock;
 
 /// `WatchdogSec` in systemd/lamp-agent.service.

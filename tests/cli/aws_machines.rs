@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::prove::Account;
+use crate::sweep::prove::Account;
 use lamp_test_support::ec2::State;
 use lamp_test_support::imds::FalseImds;
 

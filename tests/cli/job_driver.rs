@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use super::place::{Place, Words, end, pids, signal, wait_until};
+use crate::place::{Place, Words, end, pids, signal, wait_until};
 
 /// Waits for a file.
 const WAITS: &str = "while [ ! -e GO ]; do sleep 0.1; done";

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use lamp_test_support::skipped;
 
-use super::sandbox::{Sandbox, heard, repository};
+use crate::sandbox::{Sandbox, heard, repository};
 
 #[test]
 fn command_line_mistake_exits_with_2_and_the_job_file_message() {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use lamplighter::controller::submit;
 use lamplighter::ports::{Clock, Store};
 
-use super::cloud::Life;
-use super::{World, spec};
+use crate::cloud::Life;
+use crate::{World, spec};
 use lamp_test_support::counting_store::{CountingStore, sum};
 use lamp_test_support::virtual_clock::simulate;
 

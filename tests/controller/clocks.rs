@@ -12,8 +12,8 @@ use lamplighter::job::{AttemptNo, JobOutcome, Lease, RECORD_FORMAT};
 use lamplighter::market::{self, Zone};
 use lamplighter::ports::{Clock, Store};
 
-use super::cloud::Life;
-use super::{OWNER, World};
+use crate::cloud::Life;
+use crate::{OWNER, World};
 use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 

@@ -14,10 +14,10 @@ use lamplighter::jobdir::JobDir;
 use lamplighter::market::{self, Market, Span, Usd, UsdPerHour};
 use lamplighter::ports::Clock;
 
-pub use super::cloud_machine::{CloudFault, Life};
-use super::cloud_machine::{tags_of, view};
-use super::dir_of;
-use super::spot_market::SpotMarket;
+pub use crate::cloud_machine::{CloudFault, Life};
+use crate::cloud_machine::{tags_of, view};
+use crate::dir_of;
+use crate::launch::spot_market::SpotMarket;
 use lamp_test_support::virtual_clock::VirtualClock;
 
 pub(super) struct Machine {
@@ -415,6 +415,7 @@ impl FakeCloud {
             held_until: None,
             unmeasured: false,
             keeps: true,
+            doubts: false,
             attention_kinds: Vec::new(),
             attention: vec![],
             exit: None,

@@ -9,8 +9,8 @@ use lamplighter::jobdir::JobDir;
 use lamplighter::market::{Market, Region, Span};
 use lamplighter::ports::Clock;
 
-use super::cloud::FakeCloud;
-use super::dir_of;
+use crate::cloud::FakeCloud;
+use crate::dir_of;
 
 /// Of an agent that is silent for longer, a controller would take the machine away.
 const HEARD_SECS: u64 = 600;

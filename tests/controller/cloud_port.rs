@@ -13,8 +13,8 @@ use lamplighter::market::{
 };
 use lamplighter::ports::{Clock, Cloud, CloudError, CredentialsGap, NoCredentials};
 
-use super::cloud::{CloudFault, FakeCloud, Machine};
-use super::spot_market::History;
+use crate::cloud::{CloudFault, FakeCloud, Machine};
+use crate::launch::spot_market::History;
 
 /// The agents of the fake cloud hold on to it, so the port is on a handle.
 #[async_trait]

@@ -7,8 +7,8 @@ use lamplighter::job::{AttemptNo, EndedBecause, JobOutcome, Wish};
 use lamplighter::jobdir::layout;
 use lamplighter::ports::Clock;
 
-use super::World;
-use super::cloud::Life;
+use crate::World;
+use crate::cloud::Life;
 use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 

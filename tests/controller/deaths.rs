@@ -10,9 +10,9 @@ use lamplighter::market::Span;
 use lamplighter::ports::{Clock, Cloud, Store};
 use lamplighter::sim::SimProcess;
 
-use super::World;
-use super::cloud::Life;
-use super::dying_controller;
+use crate::World;
+use crate::cloud::Life;
+use crate::dying_controller;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 struct Story {

@@ -12,8 +12,8 @@ use lamplighter::market::{Market, Region, Span, UsdPerHour};
 use lamplighter::policy::purchase::spending_cap::Caps;
 use lamplighter::ports::{Clock, Notification, Notifier, NotifierError, Store};
 
-use super::cloud::Life;
-use super::{World, spec, submit};
+use crate::cloud::Life;
+use crate::{World, spec, submit};
 use lamp_test_support::virtual_clock::simulate;
 
 /// Wants messages of every kind.

@@ -9,9 +9,9 @@ use lamplighter::jobdir::layout;
 use lamplighter::market::{self, Usd};
 use lamplighter::ports::{Clock, Cloud, Store};
 
-use super::World;
-use super::cloud::{CloudFault, Life};
-use super::dying_controller;
+use crate::World;
+use crate::cloud::{CloudFault, Life};
+use crate::dying_controller;
 use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 

@@ -8,9 +8,9 @@ use lamplighter::job::{EndedBecause, JobOutcome, Wish};
 use lamplighter::market::{self, Span, Usd, elapsed};
 use lamplighter::ports::Clock;
 
-use super::World;
-use super::cloud::Life;
-use super::dying_controller;
+use crate::World;
+use crate::cloud::Life;
+use crate::dying_controller;
 use lamp_test_support::virtual_clock::{VirtualClock, simulate};
 
 fn becauses(receipt: &lamplighter::job::Receipt) -> Vec<EndedBecause> {

@@ -11,8 +11,8 @@ use lamplighter::jobdir::{JobDir, JobDirError, jobs};
 use lamplighter::market::{Span, Usd};
 use lamplighter::ports::{Clock, Store, StoreError};
 
-use super::World;
-use super::cloud::Life;
+use crate::World;
+use crate::cloud::Life;
 use lamp_test_support::faulty_store::Fault;
 use lamp_test_support::virtual_clock::simulate;
 

@@ -2,50 +2,24 @@
 
 #![expect(clippy::disallowed_methods, reason = "the shared stand-ins read and write real files")]
 
-mod begin;
-mod bootstrap;
 mod calls;
-mod caps;
-mod caps_daemon;
-mod caps_together;
 mod clocks;
 mod cloud;
 mod cloud_machine;
 mod cloud_port;
 mod cloud_wrappers;
-mod continuation;
-mod crowded_account;
 mod damaged;
 mod deaths;
 mod dying_controller;
 mod events;
-mod fallback;
 mod faults;
-mod foreign;
-mod guard;
-mod hosts;
-mod ignored_requests;
-mod kept_machine;
+mod launch;
 mod lives;
 mod lost_replies;
-mod market;
 mod newer;
 mod owner_messages;
-mod owners;
-mod prices;
-mod regions;
-mod residue;
 mod scale;
-mod schedule_prices;
-mod schedules;
-mod spot_market;
-mod spot_role;
-mod submit;
 mod sweep;
-mod throttled;
-mod unfit_machines;
-mod unstoppable;
-mod visit;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use lamplighter::job::AttemptNo;
 use lamplighter::jobdir::layout;
 use lamplighter::ports::Clock as _;
 
-use super::visit::{ROOM, ids, silent, visit};
+use crate::sweep::visit::{ROOM, ids, silent, visit};
 use lamp_test_support::virtual_clock::simulate;
 
 const NEWER: &[u8] = b"{\"format\": 9}";

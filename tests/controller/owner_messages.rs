@@ -11,8 +11,8 @@ use lamplighter::jobdir::SweeperDir;
 use lamplighter::market;
 use lamplighter::ports::{Clock, Notification, Notifier, NotifierError};
 
-use super::World;
-use super::cloud::{CloudFault, Life};
+use crate::World;
+use crate::cloud::{CloudFault, Life};
 use lamp_test_support::virtual_clock::simulate;
 
 #[derive(Default)]

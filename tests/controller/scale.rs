@@ -31,6 +31,10 @@ struct World {
 impl World {
     fn start(clock: Arc<VirtualClock>, running: usize, ended: usize) -> World {
         let fleet = Fleet::new(clock.clone(), running, ended);
+        World::with(clock, fleet, running)
+    }
+
+    fn with(clock: Arc<VirtualClock>, fleet: Arc<Fleet>, running: usize) -> World {
         let cloud = Arc::new(FleetCloud(fleet.clone()));
         let clouds = [(market::CloudKind::Aws, cloud as Arc<dyn lamplighter::ports::Cloud>)].into();
         let controller = Controller::new(
@@ -106,6 +110,32 @@ fn calls_of_a_tick_grow_with_pages_and_not_with_machines() {
             "{cloud} calls of the cloud for {running} machines"
         );
     }
+}
+
+/// Ranks of a gang are jobs: a daemon asks no more for them than for jobs alone.
+/// `LAMP_TEST_GANGS=1000` plays a thousand gangs, which takes minutes of a processor.
+#[test]
+fn gangs_of_eight_cost_the_calls_of_as_many_jobs() {
+    let gangs = std::env::var("LAMP_TEST_GANGS").ok().and_then(|gangs| gangs.parse().ok());
+    let running = 8 * gangs.unwrap_or(40_usize);
+    let calls_of = |fleet: &dyn Fn(Arc<VirtualClock>) -> Arc<Fleet>| {
+        simulate(async |clock| {
+            let world = World::with(clock.clone(), fleet(clock), running);
+            world.ticks(4, None).await;
+            world.fleet.take();
+            world.ticks(4, None).await;
+            let calls = world.fleet.take();
+            println!("{running} machines, 4 ticks: {calls:?}");
+            sums(&calls)
+        })
+    };
+    let alone = calls_of(&|clock| Fleet::new(clock, running, 0));
+    let in_gangs = calls_of(&|clock| Fleet::of_gangs(clock, running, 8));
+    assert_eq!(in_gangs, alone);
+    // A page has the names of a thousand jobs.
+    let read = READ_UNASKED.min(8 * running);
+    let most = 5 * ((3 * running).div_ceil(1_000) + read) + 2 * running.div_ceil(1_000) + 10;
+    assert!(in_gangs.0 <= most, "{} calls of the store, {most} at most", in_gangs.0);
 }
 
 /// What is asked for at the end of a job is asked for of that job: no page more for what runs

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use super::bench::{Bench, Finish as _, Running, alive, kill, wait_until};
+use crate::bench::{Bench, Finish as _, Running, alive, kill, wait_until};
 use lamp_test_support::fake_nvml::{BUSY, FakeNvml, MISMATCH};
 
 /// Works for a moment, then does nothing for long.
@@ -220,7 +220,7 @@ fn watch_that_ends_runs_its_command_once_with_the_reason() {
     assert_eq!(after.lines().count(), 1, "{after}");
     let outcome = bench.json("state", "outcome.json");
     let because = outcome["because"].as_str().expect("a word");
-    // A machine that others load is not idle (`tests/agent/alone.rs` has a quiet one); then the
+    // A machine that others load is not idle (`tests/agent/startup/alone.rs` has a quiet one); then the
     // longest run ends it. In both cases the reason is the outcome's own.
     assert!(["idle", "max_runtime"].contains(&because), "{outcome}");
     let reasons = outcome["reasons"].as_array().expect("a chain");

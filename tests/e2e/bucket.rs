@@ -3,8 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use super::bench::{Bench, Finish as _, PATIENCE};
-use super::jobs::{SAVES, adds_up, assert_code, text};
+use crate::bench::{Bench, Finish as _, PATIENCE};
+use crate::jobs::{SAVES, adds_up, assert_code, text};
 use lamp_test_support::moto::moto;
 
 /// Creates the bucket, which needs no more than a PUT.

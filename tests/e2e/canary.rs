@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::bench::{Bench, Finish as _, kill, wait_until};
-use super::jobs::{assert_code, text};
+use crate::bench::{Bench, Finish as _, kill, wait_until};
+use crate::jobs::{assert_code, text};
 #[cfg(feature = "aws")]
 use lamp_test_support::ec2::{FalseEc2, Options};
 use lamp_test_support::small_agent::small_agent;
@@ -155,9 +155,9 @@ fn what_is_secret_reaches_no_tag_no_user_data_and_no_object() {
     command.env("LAMP_JOB_ROOT", format!("s3://{bucket}/root")).env("LAMP_AGENT_BINARY", agent);
     let log = std::fs::File::create(bench.file("said")).expect("writable");
     command.stdout(log.try_clone().expect("a handle can be copied")).stderr(log);
-    let mut running = super::bench::Running::start(&mut command);
+    let mut running = crate::bench::Running::start(&mut command);
     let machine = wait_until("a machine is launched", || match ec2.instances().first().cloned() {
-        None if !super::bench::alive(running.pid()) => {
+        None if !crate::bench::alive(running.pid()) => {
             panic!("{}", std::fs::read_to_string(bench.file("said")).unwrap_or_default())
         }
         seen => seen,

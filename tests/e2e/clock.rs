@@ -7,8 +7,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::bench::{Bench, Finish as _, wait_until};
-use super::jobs::{SAVES, adds_up, assert_code};
+use crate::bench::{Bench, Finish as _, wait_until};
+use crate::jobs::{SAVES, adds_up, assert_code};
 use lamp_test_support::skipped;
 
 const SHIM: &str = r#"

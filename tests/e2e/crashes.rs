@@ -5,8 +5,8 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use super::bench::{Bench, Finish as _, PATIENCE, Running, alive, kill, wait_until};
-use super::jobs::{SAVES, adds_up, assert_code};
+use crate::bench::{Bench, Finish as _, PATIENCE, Running, alive, kill, wait_until};
+use crate::jobs::{SAVES, adds_up, assert_code};
 
 /// The process of the bench that was called with these words.
 fn process(bench: &Bench, words: &[&str]) -> Option<u32> {

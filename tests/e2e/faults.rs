@@ -3,8 +3,8 @@
 
 use std::process::{Command, Stdio};
 
-use super::bench::{Bench, Finish as _, Running, alive, wait_until};
-use super::jobs::{SAVES, adds_up, assert_code, text};
+use crate::bench::{Bench, Finish as _, Running, alive, wait_until};
+use crate::jobs::{SAVES, adds_up, assert_code, text};
 use lamp_test_support::skipped;
 
 #[test]

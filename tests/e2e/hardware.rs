@@ -3,8 +3,8 @@
 
 use std::process::Stdio;
 
-use super::bench::{Bench, Finish as _, Running, wait_until};
-use super::jobs::adds_up;
+use crate::bench::{Bench, Finish as _, Running, wait_until};
+use crate::jobs::adds_up;
 use lamp_test_support::fake_nvml::{BUSY, FakeNvml, LOST};
 
 /// Saves, waits until the test has taken its GPU away, and dies of it; the next attempt goes on

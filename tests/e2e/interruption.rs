@@ -5,8 +5,8 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, Finish as _, Running, wait_until};
-use super::jobs::{SAVES, adds_up, assert_code, text};
+use crate::bench::{Bench, Finish as _, Running, wait_until};
+use crate::jobs::{SAVES, adds_up, assert_code, text};
 
 /// The places of these events among all of an attempt, in this order.
 fn in_order(all: &[Value], story: &[&dyn Fn(&Value) -> bool]) {

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use super::bench::{Bench, Finish as _, wait_until};
+use crate::bench::{Bench, Finish as _, wait_until};
 
 /// The script; its own words say how it is told what to do.
 const TRAINER: &str = include_str!("trainer.py");

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use super::bench::{Bench, Finish as _, Running, kill, wait_until};
-use super::jobs::assert_code;
+use crate::bench::{Bench, Finish as _, Running, kill, wait_until};
+use crate::jobs::assert_code;
 use lamp_test_support::ec2::{Call, FalseEc2, Options, rounds};
 
 /// A job for a GPU on the spot market.

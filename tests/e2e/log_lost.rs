@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::process::Stdio;
 
-use super::bench::{Bench, Running, wait_until};
+use crate::bench::{Bench, Running, wait_until};
 
 fn full() -> Stdio {
     Stdio::from(OpenOptions::new().write(true).open("/dev/full").expect("Linux has one"))
@@ -40,7 +40,7 @@ fn agent_whose_log_has_no_room_goes_on() {
     wait_until("it has looked for a while", || {
         (bench.find("state", "status.json").len() > 1).then_some(())
     });
-    super::bench::kill(watch.pid(), "TERM");
+    crate::bench::kill(watch.pid(), "TERM");
 }
 
 /// A pseudo-terminal whose other end is closed: writes fail with EIO, and the kernel sends SIGHUP.
@@ -77,7 +77,7 @@ fn agent_whose_terminal_is_closed_goes_on() {
     );
     wait_until("the command runs", || bench.file("pid").exists().then_some(()));
     drop((master, slave));
-    super::bench::kill(run.pid(), "HUP");
+    crate::bench::kill(run.pid(), "HUP");
     bench.write("go", "");
     assert_eq!(run.wait().code(), Some(4));
 }

@@ -11,25 +11,21 @@ mod bench;
 mod bucket;
 mod canary;
 mod clock;
-mod cloud_init;
-mod controller_unit;
 mod crashes;
 mod ec2;
+#[cfg(feature = "aws")]
+mod ec2_faults;
 mod faults;
 mod hardware;
-mod image;
 mod interruption;
 mod jobs;
 #[cfg(feature = "aws")]
 mod launch;
 mod log_lost;
-mod machine;
 mod metrics;
-mod nspawn;
 mod private;
 mod refusals;
 mod requests;
 mod run;
-mod service_manager;
-mod vm;
+mod systemd;
 mod watching;

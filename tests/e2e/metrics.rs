@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::bench::{Bench, Running, wait_until};
+use crate::bench::{Bench, Running, wait_until};
 use lamp_test_support::fake_nvml::{BUSY, FakeNvml};
 
 /// Header and body of one answer; `None`: nothing listens.

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use super::bench::{Bench, Finish as _, wait_until};
-use super::jobs::{assert_code, text};
+use crate::bench::{Bench, Finish as _, wait_until};
+use crate::jobs::{assert_code, text};
 
 /// With a umask that hides nothing.
 fn open_handed(bench: &Bench, program: &str, words: &[&str]) -> Output {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::bench::{Bench, Finish as _};
-use super::jobs::{assert_code, text};
+use crate::bench::{Bench, Finish as _};
+use crate::jobs::{assert_code, text};
 
 /// Runs a job file that cannot run; gives its findings.
 fn findings(bench: &Bench) -> Vec<Value> {

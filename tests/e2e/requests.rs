@@ -4,8 +4,8 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, Finish as _, Running, wait_until};
-use super::jobs::{SAVES, adds_up, assert_code, text};
+use crate::bench::{Bench, Finish as _, Running, wait_until};
+use crate::jobs::{SAVES, adds_up, assert_code, text};
 
 /// How often the workload was asked to save for this reason.
 fn asked_to_save(bench: &Bench, by: &str) -> usize {

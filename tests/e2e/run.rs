@@ -5,8 +5,8 @@ use std::process::Stdio;
 
 use lamp_test_support::skipped;
 
-use super::bench::{Bench, Finish as _, Running, kill, wait_until};
-use super::jobs::{SAVES, adds_up, assert_code, text};
+use crate::bench::{Bench, Finish as _, Running, kill, wait_until};
+use crate::jobs::{SAVES, adds_up, assert_code, text};
 
 #[test]
 fn job_runs_and_its_outputs_and_receipt_come_home() {

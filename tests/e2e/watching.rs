@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::bench::{Bench, Finish as _, alive, wait_until};
-use super::jobs::{SAVES, adds_up, assert_code};
+use crate::bench::{Bench, Finish as _, alive, wait_until};
+use crate::jobs::{SAVES, adds_up, assert_code};
 
 /// Runs the job to its end and gives the receipt and the reason chain.
 fn run(bench: &Bench, code: i32) -> (Value, Vec<Value>) {

@@ -9,7 +9,7 @@ use lamplighter::policy::billing::billed_cost::{by_prices, moves_since};
 
 use proptest::prelude::*;
 
-use super::reconcile_facts::{ago, attempt, settled};
+use crate::lifecycle::reconcile_facts::{ago, attempt, settled};
 
 const HOUR: u64 = 3600;
 

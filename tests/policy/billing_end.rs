@@ -12,7 +12,7 @@ use lamplighter::policy::lifecycle::reconcile::{
 
 use proptest::prelude::*;
 
-use super::reconcile_facts::{
+use crate::lifecycle::reconcile_facts::{
     OWNER, acts, ago, attempt, known, now, outcome, spec, status, view, wish,
 };
 

@@ -7,7 +7,7 @@ use lamplighter::instance::{InstanceState, Status};
 use lamplighter::job::AttemptPhase;
 use lamplighter::policy::lifecycle::reconcile::{Act, GuardLeft, Watched};
 
-use super::reconcile_facts::{
+use crate::lifecycle::reconcile_facts::{
     OWNER, acts, attempt, known, launch_request, now, status, view, words,
 };
 

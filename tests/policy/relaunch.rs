@@ -6,7 +6,7 @@ use lamplighter::market::CloudKind;
 use lamplighter::policy::Wishes;
 use lamplighter::policy::lifecycle::relaunch::{self, Next};
 
-use super::reconcile_facts::{now, plan, settled, spec};
+use crate::lifecycle::reconcile_facts::{now, plan, settled, spec};
 
 /// A machine that was taken so many minutes ago, before any work was done.
 fn young(number: u32, minutes: i64) -> AttemptRecord {

@@ -13,7 +13,7 @@ use lamplighter::policy::lifecycle::reconcile::{
     Act, AlarmSeen, AttemptFacts, EndEvidence, JobFacts, Watched, reconcile,
 };
 
-use super::reconcile_facts::{
+use crate::lifecycle::reconcile_facts::{
     OWNER, acts, ago, attempt, known, launch_request, now, outcome, spec, status, view, wish, words,
 };
 
@@ -328,7 +328,9 @@ fn plan_that_has_lain_is_planned_anew_and_not_launched_late() {
             now: now(),
         })
     };
-    let word = |age, missing_for| super::reconcile_facts::word(&played(&spec, age, missing_for)[0]);
+    let word = |age, missing_for| {
+        crate::lifecycle::reconcile_facts::word(&played(&spec, age, missing_for)[0])
+    };
     assert_eq!(word(890, 0), "launch", "throttled calls and lost replies are over sooner");
     assert_eq!(word(9 * 3600, 0), "wait", "another may have launched it a moment ago");
     assert_eq!(word(9 * 3600, 419), "wait");
@@ -353,10 +355,10 @@ fn plan_that_has_lain_is_planned_anew_and_not_launched_late() {
     // A new plan would end at the same moment: nothing is gained by one.
     spec.spec.limits =
         LimitsSpec { deadline: Some(now() + Duration::from_secs(3600)), ..LimitsSpec::default() };
-    assert_eq!(super::reconcile_facts::word(&played(&spec, 9 * 3600, 0)[0]), "launch");
+    assert_eq!(crate::lifecycle::reconcile_facts::word(&played(&spec, 9 * 3600, 0)[0]), "launch");
     spec.spec.limits = LimitsSpec::default();
     assert_eq!(
-        super::reconcile_facts::word(&played(&spec, 9 * 3600, 0)[0]),
+        crate::lifecycle::reconcile_facts::word(&played(&spec, 9 * 3600, 0)[0]),
         "launch",
         "nothing ends it"
     );

@@ -17,7 +17,7 @@ use lamplighter::policy::account::sweeper_plan::{
 };
 use lamplighter::policy::account::sweeper_proof::{Expected, SweeperFacts, expected};
 
-use super::setup::names;
+use crate::setup::names;
 
 const NAME: &str = "lamplighter-sweeper-alice";
 

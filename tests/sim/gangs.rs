@@ -6,8 +6,8 @@ use lamplighter::sim::{Bug, WorldResult, WorldRun};
 use super::{played, told};
 
 /// Seeds that are played here without optimisation: a refused launch, lost ranks, a notice with a
-/// split network.
-const SEEDS: [u64; 3] = [1, 3, 8];
+/// split network, a launch of two machines of four.
+const SEEDS: [u64; 4] = [1, 3, 8, 134];
 
 /// Seeds that found a bug: a receipt without the machine of a rank, and a rank that ended as idle
 /// while it waited.
@@ -15,8 +15,9 @@ const NAMED_GANGS: [u64; 2] = [7, 4];
 
 /// The same in worlds of six hours: with `done = "any"`, rank 0 was killed in its last save; a
 /// store of 15 s a call got no checkpoint; a rank that had been cut off ended as idle before it
-/// could ask for time.
-const NAMED_LONG: [u64; 3] = [58, 195, 519];
+/// could ask for time; rank 0 began at a save that was on its own disk alone; the first save of an
+/// epoch had the step of the epoch before.
+const NAMED_LONG: [u64; 5] = [58, 195, 519, 1050, 1572];
 
 /// A seed whose world shows the planted bugs.
 const MUTANT_SEED: u64 = 7;

@@ -226,13 +226,17 @@ fn overview_tells_money_needs_and_each_job_without_a_script() {
     for word in ["Spent", "Most it can cost", "Rate now", "$2.00/h", "Today", "This month"] {
         assert!(text.contains(word), "{word} in {text}");
     }
-    assert!(text.contains("Nothing needs a person"), "{text}");
+    assert!(text.contains(&format!("lamp logs {failed}")), "a failure is news: {text}");
+    let most = format!("{running} can cost $");
+    assert!(text.contains(&most), "what makes the most: {text}");
     assert!(text.contains(&running) && text.contains("its run time ends at"), "{text}");
     assert!(!text.contains(name), "a name is text, and no element");
     assert!(text.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{text}");
     // The filter is in the address.
     let filtered = page.get("/?q=state:failed").text;
-    assert!(filtered.contains(&failed) && !filtered.contains(&running), "{filtered}");
+    let row = |job: &str| format!("data-job=\"{job}\"");
+    let is_chosen = filtered.contains(&row(&failed)) && !filtered.contains(&row(&running));
+    assert!(is_chosen, "{filtered}");
     let unknown = page.get("/?q=%3Cb%3E:1").text;
     assert!(unknown.contains("&lt;b&gt;:1") && !unknown.contains("<b>:1"), "{unknown}");
     // No GET changes a record.

@@ -26,12 +26,12 @@ fn facts() -> Vec<String> {
         "51m 18s to 1h 8m left",
         // What to do.
         "lamp extend bert-eval-3m8xkt --keep 1h",
-        "lamp logs -f resnet-k4t9vd",
+        "lamp stop resnet-k4t9vd",
         "has no job here, and it bills $1.01/h",
         ENDED.split('-').next().expect("a name"),
         WAITS.split('-').next().expect("a name"),
     ];
-    let stray = "lamp sweep --dry-run".to_owned();
+    let stray = format!("lamp sweep --machine {STRAY}");
     told.iter().map(|told| (*told).to_owned()).chain([stray, STRAY.to_owned()]).collect()
 }
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use tokio::process::Command;
 use tokio::sync::watch;
 
-use super::rank_network::RankNetwork;
+use super::rank_network::{self, RankNetwork};
 use super::rank_process::EngineProcess;
 use crate::ports::{RankAddress, RankHost, RankLaunch, RankProcess};
 
@@ -38,6 +38,10 @@ impl RankMachine {
 impl RankHost for RankMachine {
     fn address(&self) -> io::Result<RankAddress> {
         self.network.address(self.rank)
+    }
+
+    fn is_free(&self, port: u16) -> bool {
+        rank_network::is_free(port)
     }
 
     fn start(&self, launch: &RankLaunch) -> io::Result<Box<dyn RankProcess>> {

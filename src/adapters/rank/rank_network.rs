@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
+use std::ops::Range;
 
 use crate::ports::RankAddress;
 
@@ -10,6 +11,12 @@ const LOOPBACK: &str = "lo";
 
 /// The last part of an address of the loopback network ends here.
 const RANKS_MAX: u32 = 250;
+
+/// Linux gives higher ports to outgoing connections. One of these would take the port while the
+/// rank waits for the others.
+const PORTS: Range<u16> = 20_000..30_000;
+
+const TRIES_MAX: u16 = 100;
 
 /// The IPv4 routes of Linux, one a line.
 const ROUTES: &str = "/proc/net/route";
@@ -35,10 +42,22 @@ impl RankNetwork {
             RankNetwork::Loopback => (IpAddr::from(loopback(rank)), Some(LOOPBACK.into())),
             RankNetwork::Routed => (source_address()?, default_interface(&routes())),
         };
-        // Free on all addresses: an engine may listen on each of them.
-        let port = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()?.port();
-        Ok(RankAddress { host: host.to_string(), interface, port })
+        Ok(RankAddress { host: host.to_string(), interface, port: free_port()? })
     }
+}
+
+/// A port of these that is free, or else any.
+fn free_port() -> io::Result<u16> {
+    // The kernel draws it.
+    let drawn = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()?.port();
+    let count = PORTS.end - PORTS.start;
+    let mut ports = (0..TRIES_MAX).map(|next| PORTS.start + (drawn % count + next) % count);
+    Ok(ports.find(|port| is_free(*port)).unwrap_or(drawn))
+}
+
+/// Whether a port is free on all addresses: an engine may listen on each of them.
+pub(super) fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok()
 }
 
 fn loopback(rank: u32) -> Ipv4Addr {
@@ -91,6 +110,15 @@ ens5\t00000000\t01001FAC\t0003\t0\t0\t100\t00000000\t0\t0\t0
             (address.host.as_str(), address.interface.as_deref()),
             ("127.0.0.3", Some("lo"))
         );
-        assert_ne!(address.port, 0);
+        assert!(PORTS.contains(&address.port), "{address:?}");
+    }
+
+    #[test]
+    fn port_that_a_program_has_is_not_free() {
+        let taken = TcpListener::bind((loopback(3), 0)).unwrap();
+        let port = taken.local_addr().unwrap().port();
+        assert!(!is_free(port));
+        drop(taken);
+        assert!(is_free(port));
     }
 }

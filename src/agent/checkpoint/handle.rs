@@ -190,6 +190,11 @@ impl Checkpoints {
         }
     }
 
+    /// Whether files of the folder may be half: their writer was killed, or lost with its machine.
+    pub fn doubts(&self) -> bool {
+        !self.shared.kept().doubted.is_empty()
+    }
+
     pub fn last(&self) -> Option<CheckpointSummary> {
         self.shared.kept().last.clone()
     }

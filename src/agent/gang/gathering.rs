@@ -91,6 +91,9 @@ impl RankState {
             self.ask(self.rank(), Wish::Keep { time }).await;
         }
         let checkpoint = self.own_checkpoint(epoch).await;
+        if epoch > 1 {
+            self.tell_epoch(epoch);
+        }
         let ready = match self.make_ready(checkpoint) {
             Ok(ready) => ready,
             Err(error) => {
@@ -188,7 +191,7 @@ impl RankState {
             }
             GatherVerdict::Wait => {
                 if looks.is_multiple_of(MISSING_LOOK_EVERY) {
-                    self.look_for_missing(looks / MISSING_LOOK_EVERY, others).await?;
+                    self.look_for_missing(epoch, looks / MISSING_LOOK_EVERY, others).await?;
                 }
                 let all = ready.len() + others.gone.len() >= self.gang.nodes.max as usize;
                 let few = ready.len() >= self.gang.nodes.min as usize && waited >= limit;
@@ -245,9 +248,11 @@ impl RankState {
         Ok(found)
     }
 
-    /// A missing rank whose job has ended does not come: the wait for it would only cost money.
+    /// A missing rank whose job has ended does not come: the wait for it would only cost money. At
+    /// the start, the same holds for a rank without a machine, if the gang can work without it.
     async fn look_for_missing(
         &self,
+        epoch: u32,
         turn: u32,
         others: &mut OtherRanks,
     ) -> Result<(), JobDirError> {
@@ -258,11 +263,19 @@ impl RankState {
             return Ok(());
         }
         let rank = missing[turn as usize % missing.len()];
-        let Some(why) = self.has_ended(rank).await? else { return Ok(()) };
-        let text = format!("rank {rank} does not come back: its job {why}");
+        let left = self.gang.nodes.max.saturating_sub(others.gone.len() as u32 + 1);
+        let is_enough = left >= self.gang.nodes.min;
+        let text = match self.has_ended(rank).await? {
+            Some(why) => format!("rank {rank} does not come back: its job {why}"),
+            None if epoch == 1 && rank > 0 && is_enough && self.has_no_machine(rank).await? => {
+                let text = format!("the cloud has no machine for rank {rank} yet");
+                self.say(&text);
+                text
+            }
+            None => return Ok(()),
+        };
         others.gone.push(rank);
-        let left = self.gang.nodes.max.saturating_sub(others.gone.len() as u32);
-        if left < self.gang.nodes.min {
+        if !is_enough {
             self.end_gang(GangEndCause::Stopped, None, others.gone.clone(), &text).await;
         }
         others.last_end = Some(text);
@@ -274,7 +287,7 @@ impl RankState {
 #[derive(Default)]
 struct OtherRanks {
     ready: Vec<GangReady>,
-    /// Their jobs have ended.
+    /// Their jobs have ended, or the cloud has no machine for them.
     gone: Vec<u32>,
     /// Why the last of them does not come, in a sentence.
     last_end: Option<String>,

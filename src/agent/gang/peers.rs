@@ -177,6 +177,13 @@ impl RankState {
         next.iter().find(is_new).map(|member| member.rank)
     }
 
+    /// Whether the cloud had no machine for a rank. Its job goes on, and may get one later.
+    pub(super) async fn has_no_machine(&self, rank: u32) -> Result<bool, JobDirError> {
+        let dir = self.job_of(rank);
+        let Some(last) = dir.attempts().await?.pop() else { return Ok(false) };
+        Ok(dir.settled(last).await?.is_some_and(|settled| !settled.was_launched()))
+    }
+
     /// How the job of a rank has ended, if it does not go on in another attempt.
     pub(super) async fn has_ended(&self, rank: u32) -> Result<Option<String>, JobDirError> {
         let dir = self.job_of(rank);

@@ -9,8 +9,8 @@ use super::peers::{KEEP_LOOKS, PeerSight, PeerWatch};
 use super::rank_state::{EPOCH_GRACE, RankPaths, RankPorts, RankSelf, RankState};
 use super::remote_start::FIRST_TELLS_WITHIN;
 use crate::job::{
-    DoneRule, EpochCause, EpochOver, ExitStatus, Formation, GangEnd, GangEndCause, GangSaves,
-    Manifest, ResolvedSpec, Wish,
+    DoneRule, EpochCause, EpochOver, EpochRecord, ExitStatus, Formation, GangEnd, GangEndCause,
+    GangEngine, GangSaves, Manifest, ResolvedSpec, Wish,
 };
 use crate::jobdir::GangDir;
 use crate::market::Span;
@@ -26,6 +26,10 @@ const TOLD: i32 = 143;
 
 /// As in a shell: the command does not exist, or cannot be executed.
 const NO_SUCH_COMMAND: i32 = 127;
+
+/// A port that is taken ends so many epochs in a row. More may go on for ever where no port can be
+/// used.
+const PORTS_TRIED: usize = 3;
 
 /// The variable that marks all processes of a rank's epoch.
 pub const PROCESS_MARK: &str = "LAMP_GANG_PROCESS";
@@ -151,6 +155,9 @@ impl RankRun {
             state.gang.nodes,
             formation.node_of(state.rank()).unwrap_or_default()
         ));
+        if !self.has_port(formation).await {
+            return EpochNext::Epoch;
+        }
         let mut engine = EngineRun { env, process: None };
         if let Some(argv) = rank_command(state.gang.engine, &state.me.command, &place)
             && let Err(text) = self.start(&mut engine, argv)
@@ -173,6 +180,30 @@ impl RankRun {
             EngineWatch::Told(code) => EpochNext::Exit(code),
             EngineWatch::Over(_) => self.after(formation).await,
         }
+    }
+
+    /// Another program may have taken the port since it was chosen. The next epoch has another one.
+    async fn has_port(&self, formation: &Formation) -> bool {
+        let state = &self.state;
+        let listens = formation.node_of(state.rank()) == Some(0)
+            || state.gang.engine == GangEngine::Tensorflow;
+        let own = formation.member(state.rank()).filter(|_| listens);
+        let Some(port) = own.map(|own| own.port) else { return true };
+        if state.ports.host.is_free(port) {
+            return true;
+        }
+        let earlier = state.insist("the epochs", || state.earlier(formation.epoch)).await;
+        let is_unstarted = |epoch: &&EpochRecord| {
+            epoch.over.as_ref().is_some_and(|over| over.because == EpochCause::Unstarted)
+        };
+        // Then the engine says itself what is wrong.
+        if earlier.iter().rev().take_while(is_unstarted).count() >= PORTS_TRIED {
+            return true;
+        }
+        let text = format!("rank {}: another program has its port {port}", state.rank());
+        state.say(&text);
+        self.over(formation, EpochCause::Unstarted, None, &text).await;
+        false
     }
 
     /// An engine may leave processes behind, and the next epoch needs their memory. If the agent

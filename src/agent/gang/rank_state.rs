@@ -49,6 +49,8 @@ pub struct RankSelf {
 pub struct RankPaths {
     pub checkpoints: PathBuf,
     pub notice: PathBuf,
+    /// The progress file of the workload.
+    pub progress: PathBuf,
     pub hostfile: PathBuf,
 }
 
@@ -140,6 +142,15 @@ impl RankState {
 
     pub fn mark(&self, rank: u32) -> RankMark {
         RankMark { format: RECORD_FORMAT, rank, at: self.now() }
+    }
+
+    /// Tells the agent that the steps so far belong to earlier epochs: no checkpoint of this one
+    /// has them. A killed engine may have left half a line.
+    pub fn tell_epoch(&self, epoch: u32) {
+        let line = format!("\n{{\"gang_epoch\": {epoch}}}\n");
+        if let Err(error) = self.ports.files.append(&self.paths.progress, line.as_bytes()) {
+            self.say(format!("cannot write to the progress file: {error}"));
+        }
     }
 
     /// Ends an epoch, unless another rank has ended it.

@@ -228,6 +228,9 @@ impl Tail {
                     self.journal.record(EventDetail::Attention { text });
                 }
                 self.ends_with_mark = line.checkpoint.is_some();
+                if line.gang_epoch.is_some() {
+                    return self.board.begins_epoch(timed.then_some(now.at));
+                }
                 self.board.record_line(line, now, timed);
             }
             Err(error) => {

@@ -51,6 +51,7 @@ impl Topic {
         match self {
             Topic::Verdict(word) if word == "stalled" => AttentionKind::Stalled,
             Topic::Verdict(word) if word == "idle" => AttentionKind::Idle,
+            Topic::Stacks => AttentionKind::Stacks,
             _ => AttentionKind::Other,
         }
     }

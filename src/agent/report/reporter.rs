@@ -230,6 +230,7 @@ impl Reporter {
             exit: facts.exit,
             unmeasured: self.is_unmeasured(),
             keeps: true,
+            doubts: facts.checkpoints.is_some_and(Checkpoints::doubts),
         }
     }
 }

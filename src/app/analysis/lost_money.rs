@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::app::costs::details::idle_usd;
 use crate::app::view::timeline::ExplainedAttempt;
 use crate::instance::Status;
-use crate::job::Outcome;
+use crate::job::{Outcome, Settled};
 use crate::market::{Span, Usd, UsdPerHour, elapsed};
 
 /// The field names are an interface.
@@ -41,7 +40,7 @@ pub fn lost_money(attempts: &[ExplainedAttempt], status: Option<&Status>) -> Los
         let idle = idle.or(status.filter(|_| is_last).map(|status| status.idle));
         let idle = idle.unwrap_or_default();
         // The costs of all jobs count the same part of the bill.
-        let billed = attempt.settled.as_ref().and_then(idle_usd);
+        let billed = attempt.settled.as_ref().and_then(Settled::idle_usd);
         lost.add_idle(idle, billed.unwrap_or_else(|| hourly.cost_of(idle.duration())));
         // A refused launch interrupted nothing.
         if !is_last && attempt.instance.is_some() {
@@ -161,7 +160,11 @@ mod tests {
             Some("1 interruption: 2m of work was not saved, and 1m 30s for new starts, $2.10")
         );
         let one = lost_money(&attempts[..1], None).idle_usd;
-        assert_eq!(attempts[0].settled.as_ref().and_then(idle_usd), Some(one), "as in the costs");
+        assert_eq!(
+            attempts[0].settled.as_ref().and_then(Settled::idle_usd),
+            Some(one),
+            "as in the costs"
+        );
         let whole = lost_money(&attempts[..1], None);
         assert_eq!((whole.interruptions, whole.interruptions_text()), (0, None));
     }

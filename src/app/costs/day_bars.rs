@@ -162,6 +162,7 @@ mod tests {
             lost_usd: idle.map(|_| usd(5)),
             on_demand_usd: None,
             estimated: false,
+            is_under_way: false,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::app::view::costs::CostRow;
 use crate::instance::OWNER_TAG;
 use crate::job::{AttemptNo, JobId, Plan, Settled};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::market::{Market, Span, Usd, UsdPerHour, elapsed};
+use crate::market::{Market, UsdPerHour, elapsed};
 use crate::wire::StoreHandle;
 
 /// The known facts of one attempt.
@@ -99,14 +99,13 @@ async fn read(store: &StoreHandle, key: &AttemptKey) -> Option<AttemptCosts> {
 }
 
 fn attempt_costs(plan: Option<&Plan>, settled: Option<&Settled>) -> AttemptCosts {
-    let shares = settled.map(shares);
     AttemptCosts {
         region: plan.map(|plan| plan.offer.region.to_string()),
         owner: plan.and_then(|plan| plan.tags.get(OWNER_TAG).cloned()),
         tags: plan.map(Plan::user_tags).unwrap_or_default(),
         on_demand: plan.and_then(on_demand),
-        idle: shares.as_ref().and_then(|shares| shares.idle),
-        lost: shares.as_ref().and_then(|shares| shares.lost),
+        idle: settled.and_then(Settled::idle_share),
+        lost: settled.and_then(Settled::lost_share),
         is_settled: settled.is_some(),
     }
 }
@@ -121,49 +120,16 @@ fn on_demand(plan: &Plan) -> Option<UsdPerHour> {
     price.map(|price| offer.hourly_at(price))
 }
 
-/// Parts of the billed time, 0 to 1.
-struct AttemptShares {
-    idle: Option<f64>,
-    lost: Option<f64>,
-}
-
-fn shares(settled: &Settled) -> AttemptShares {
-    let outcome = settled.outcome.as_ref();
-    let lost = if settled.because.is_interruption() {
-        outcome.map(|outcome| billed_share(settled, outcome.unsaved()))
-    } else {
-        Some(0.0)
-    };
-    // Without billed time there is no money to lose.
-    if settled.billed == Span::ZERO {
-        return AttemptShares { idle: Some(0.0), lost: Some(0.0) };
-    }
-    AttemptShares { idle: outcome.map(|outcome| billed_share(settled, outcome.idle)), lost }
-}
-
-/// The part of an attempt's billed time, 0 to 1.
-fn billed_share(settled: &Settled, time: Span) -> f64 {
-    let billed = settled.billed.secs_f64();
-    if billed <= 0.0 { 0.0 } else { (time.secs_f64() / billed).clamp(0.0, 1.0) }
-}
-
-/// The part of an attempt's bill for its idle time. `None`: its agent left no count.
-pub(crate) fn idle_usd(settled: &Settled) -> Option<Usd> {
-    shares(settled).idle.map(|share| part_of(settled.usd, share))
-}
-
-fn part_of(usd: Usd, share: f64) -> Usd {
-    Usd::from_micros((usd.micros() as f64 * share).round() as i64)
-}
-
 fn fill_row(row: &mut CostRow, costs: &AttemptCosts) {
-    row.idle_usd = costs.idle.map(|share| part_of(row.usd, share));
-    row.lost_usd = costs.lost.map(|share| part_of(row.usd, share));
+    if !row.is_under_way {
+        row.idle_usd = costs.idle.map(|share| row.usd.part(share));
+        row.lost_usd = costs.lost.map(|share| row.usd.part(share));
+    }
     row.region = row.region.take().or_else(|| costs.region.clone());
     row.owner = row.owner.take().or_else(|| costs.owner.clone());
     row.tags.clone_from(&costs.tags);
     // A row of an unfinished job holds all its attempts, and the time between them.
-    let is_one_attempt = costs.is_settled || row.attempt == 1;
+    let is_one_attempt = !row.is_under_way || row.attempt == 1;
     row.on_demand_usd =
         costs.on_demand.filter(|_| is_one_attempt).map(|hour| match row.market.as_str() {
             "on-demand" => row.usd,

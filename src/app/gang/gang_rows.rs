@@ -99,6 +99,9 @@ fn folded(leader: Summary, others: &[(u32, Summary)], now: Timestamp) -> Summary
             ranks: all().map(|(rank, of)| shown(rank, of)).collect(),
         }),
         attention,
+        watch_sentences: all().flat_map(|(_, of)| of.watch_sentences.clone()).collect(),
+        idle_usd: most(&|of| of.idle_usd),
+        lost_usd: most(&|of| of.lost_usd),
         kept,
         driven_here,
         ..leader

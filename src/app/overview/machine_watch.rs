@@ -167,8 +167,8 @@ impl UnneededMachine {
     pub fn command(&self) -> String {
         match self.kind {
             UnneededKind::Orphan => "lamp sweep".to_owned(),
-            // It may be needed by a job of another job root: no command here ends it.
-            UnneededKind::Stray => "lamp sweep --dry-run".to_owned(),
+            // It may be needed by a job of another job root, so the command asks first.
+            UnneededKind::Stray => format!("lamp sweep --machine {}", self.id),
             UnneededKind::Foreign => "lamp sweep --foreign".to_owned(),
         }
     }

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
-use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::driven_here::seen_from_here;
@@ -22,11 +22,13 @@ use super::machine_watch::{CloudAsking, CloudLook, MachineWatch, UnneededKind, U
 use crate::app::find_job::READS_IN_FLIGHT;
 use crate::app::gang::gang_rows::fold_gangs;
 use crate::app::missing_spec::SpecGone;
-use crate::app::text::{in_local_time, local_time};
+use crate::app::text::{self, in_local_time, local_time};
+use crate::app::view::cost_bound::Limited;
 use crate::app::view::costs::{self, CostRow};
 use crate::app::view::job_summary::Summary;
 use crate::app::view::{kept_machines, silent_machine};
 use crate::app::{Fault, drive, record_errors};
+use crate::instance::GpuStatus;
 use crate::job::{JobId, JobState, LeavingFate, Receipt};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::{Span, Usd, UsdPerHour, elapsed};
@@ -59,6 +61,8 @@ pub struct Money {
     /// The highest further cost of the unfinished jobs and unneeded machines. Null: one of them has
     /// no limit.
     pub more_at_most: Option<Usd>,
+    /// The job or machine that makes most of it. Null: nothing can cost more.
+    pub most_by: Option<LargestCost>,
     /// The rate of the jobs' machines and of unneeded machines.
     pub per_hour_now: UsdPerHour,
     /// The part of it whose machines do useful work now.
@@ -79,10 +83,45 @@ impl Money {
         let about = if self.estimated { "about " } else { "" };
         let most = match self.more_at_most {
             Some(more) => format!("at most {}", (self.spent + more).rounded_up()),
-            None => "no limit".to_owned(),
+            None => {
+                let job = self.most_by.as_ref().map(|by| format!(" for {}", by.id));
+                format!("no limit{}", job.unwrap_or_default())
+            }
         };
         let (now, useful) = (self.per_hour_now, self.useful_per_hour);
         format!("now {now}, of it {useful} useful; spent {about}{}, {most}", self.spent)
+    }
+}
+
+/// The job or unneeded machine with the highest possible further cost, or without a limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "web", derive(utoipa::ToSchema))]
+pub struct LargestCost {
+    /// The id of the job, or of the machine.
+    pub id: String,
+    /// It is a machine that no job needs. Its cost so far counts too.
+    pub is_machine: bool,
+    /// Null: it has no limit, or the price of the machine is unknown.
+    pub usd: Option<Usd>,
+    /// Its run time begins again with each machine that follows an interruption or a failure.
+    pub each_machine: bool,
+}
+
+impl LargestCost {
+    /// `train-222222 can cost $12.00 more, as its run time begins again with each machine`
+    pub fn sentence(&self) -> String {
+        let id = &self.id;
+        match (self.usd, self.is_machine) {
+            (None, true) => format!("the machine {id} has no end, or its price is unknown"),
+            (None, false) => format!("{id} has no limit; `limits.budget` sets one"),
+            (Some(usd), true) => format!("the machine {id} can cost {}", usd.rounded_up()),
+            (Some(usd), false) => {
+                let again = ", as its run time begins again with each machine; `limits.budget` \
+                             limits them all";
+                let why = if self.each_machine { again } else { "" };
+                format!("{id} can cost {} more{why}", usd.rounded_up())
+            }
+        }
     }
 }
 
@@ -107,6 +146,23 @@ pub struct JobRow {
     /// The same at the speed of its faster and of its slower recent steps.
     pub eta_from: Option<Timestamp>,
     pub eta_to: Option<Timestamp>,
+}
+
+impl Overview {
+    /// For an overview without needs: how far that is known.
+    pub fn calm_text(&self) -> &'static str {
+        match &self.look {
+            Some(look) if look.has_aws => "Nothing needs a person.",
+            Some(_) => {
+                "No job needs a person. AWS was not asked for machines, as nothing here uses it; \
+                 `lamp sweep --dry-run` asks."
+            }
+            None => {
+                "No job needs a person. Nobody asked for machines without a job; \
+                 `lamp sweep --dry-run` asks."
+            }
+        }
+    }
 }
 
 impl JobRow {
@@ -204,6 +260,7 @@ impl OverviewReader {
         let rows = fold_gangs(summaries.clone(), now);
         needs.extend(summaries.iter().flat_map(needs_of));
         needs.extend(rows.iter().filter_map(gang_need));
+        needs.extend(failed_need(&rows, now));
         needs.extend(look.iter().flat_map(|look| machine_needs(look, &summaries, now)));
         needs.extend(unanswered_need(&self.watch));
         // One unreadable record must not hide the jobs.
@@ -333,10 +390,6 @@ pub fn has_aws<'a>(summaries: impl IntoIterator<Item = &'a Summary>) -> bool {
 /// The money of this moment; not what the days cost.
 pub fn money_now(summaries: &[Summary], look: Option<&CloudLook>, now: Timestamp) -> Money {
     let open = || summaries.iter().filter(|summary| !summary.state.is_final());
-    let more = |summary: &Summary| {
-        let most = summary.most_job_usd.or(summary.most_usd)?;
-        Some(if most > summary.usd { most - summary.usd } else { Usd::ZERO })
-    };
     let rate = |is_counted: &dyn Fn(&Summary) -> bool| -> Usd {
         let counted = summaries.iter().filter(|summary| bills(summary) && is_counted(summary));
         counted.filter_map(|summary| summary.usd_per_hour).map(UsdPerHour::per_hour).sum()
@@ -345,12 +398,23 @@ pub fn money_now(summaries: &[Summary], look: Option<&CloudLook>, now: Timestamp
     let unneeded = || unneeded(current, summaries);
     let unneeded_rate: Usd =
         unneeded().filter_map(|one| one.usd_per_hour).map(UsdPerHour::per_hour).sum();
-    let jobs = open().filter(|summary| !summary.alone).map(more);
+    // The ranks of a gang are one job.
+    let open = open().filter(|summary| !summary.alone).cloned().collect();
+    let jobs = fold_gangs(open, now).into_iter().map(|job| further_cost(&job));
+    let machines = unneeded().map(|one| LargestCost {
+        id: one.id.clone(),
+        is_machine: true,
+        usd: one.usd_so_far(now).zip(one.more_at_most(now)).map(|(far, more)| far + more),
+        each_machine: false,
+    });
+    let costs: Vec<LargestCost> = jobs.chain(machines).collect();
     Money {
         spent: summaries.iter().map(|summary| summary.usd).sum(),
-        more_at_most: jobs
-            .chain(unneeded().map(|one| Some(one.usd_so_far(now)? + one.more_at_most(now)?)))
-            .try_fold(Usd::ZERO, |sum, more| Some(sum + more?)),
+        more_at_most: costs.iter().try_fold(Usd::ZERO, |sum, cost| Some(sum + cost.usd?)),
+        most_by: costs
+            .into_iter()
+            .filter(|cost| cost.usd != Some(Usd::ZERO))
+            .max_by_key(|cost| (cost.usd.is_none(), cost.usd)),
         per_hour_now: UsdPerHour::new(rate(&|_| true) + unneeded_rate),
         useful_per_hour: UsdPerHour::new(rate(&is_useful)),
         estimated: summaries
@@ -358,6 +422,18 @@ pub fn money_now(summaries: &[Summary], look: Option<&CloudLook>, now: Timestamp
             .any(|summary| summary.usd_estimated || summary.usd_unheard > Usd::ZERO)
             || unneeded().next().is_some(),
         ..Money::default()
+    }
+}
+
+/// The most that an unfinished job can still cost.
+fn further_cost(summary: &Summary) -> LargestCost {
+    let most = summary.most_job_usd.or(summary.most_usd);
+    LargestCost {
+        id: summary.job.clone(),
+        is_machine: false,
+        usd: most.map(|most| (most - summary.usd).max(Usd::ZERO)),
+        each_machine: summary.limited == Limited::EachMachine
+            && summary.most_job_usd > summary.most_usd,
     }
 }
 
@@ -406,15 +482,24 @@ fn unknown_needs(look: &CloudLook) -> impl Iterator<Item = Need> {
         Need {
             job: None,
             text: format!("machines there are unknown: {}{others}{fault}", places[0]),
-            command: "lamp sweep --dry-run".to_owned(),
+            command: cure_in(fault),
         }
     })
 }
 
+/// The command of AWS that a fault names as its cure, as for a session that is over. Without one,
+/// the same question asked again shows all that is known.
+fn cure_in(fault: &str) -> String {
+    let mut quoted = fault.split('`').skip(1).step_by(2);
+    let cure = quoted.find(|command| command.starts_with("aws "));
+    cure.unwrap_or("lamp sweep --dry-run").to_owned()
+}
+
 /// Tells a person that the clouds did not answer.
 fn unanswered_need(watch: &MachineWatch) -> Option<Need> {
-    let text = format!("machines that no job needs are unknown: {}", watch.fault()?);
-    Some(Need { job: None, text, command: "lamp sweep --dry-run".to_owned() })
+    let fault = watch.fault()?;
+    let text = format!("machines that no job needs are unknown: {fault}");
+    Some(Need { job: None, text, command: cure_in(&fault) })
 }
 
 fn machine_need(one: &UnneededMachine, seen: Timestamp, now: Timestamp) -> Need {
@@ -516,9 +601,60 @@ fn needs_of(summary: &Summary) -> Vec<Need> {
         needs.push(need(format!("it waits: {why}"), command));
     }
     needs.extend(verdict_need(summary));
-    let attention = summary.attention.iter();
+    let is_told = |text: &&String| !summary.watch_sentences.contains(text);
+    let attention = summary.attention.iter().filter(is_told);
     needs.extend(attention.map(|text| need(text.clone(), format!("lamp explain {job}"))));
+    needs.extend(memory_need(summary));
     needs
+}
+
+/// A GPU whose memory is damaged: its results may be wrong. Xid errors are in `attention`.
+fn memory_need(summary: &Summary) -> Option<Need> {
+    let is_damaged = |gpu: &&GpuStatus| gpu.health.remap_failed == Some(true);
+    // Only a cloud has another machine.
+    let is_away = summary.machine.as_ref().is_some_and(|machine| !machine.is_here());
+    let gpu = summary.gpus.iter().find(is_damaged).filter(|_| is_away)?;
+    let job = &summary.job;
+    Some(Need {
+        job: Some(job.clone()),
+        text: format!(
+            "GPU {}: a memory row could not be replaced; `lamp start {job}` then continues on \
+             another machine",
+            gpu.index
+        ),
+        command: format!("lamp stop {job}"),
+    })
+}
+
+/// A failure is news for this long. After that, few people still want to mend it.
+const FAILED_SHOWN: SignedDuration = SignedDuration::from_hours(24);
+
+/// The jobs that failed lately, newest first in one need. A later job of the same name is the
+/// person's answer.
+fn failed_need(rows: &[Summary], now: Timestamp) -> Option<Need> {
+    let is_news = |ended: Timestamp| now.duration_since(ended) < FAILED_SHOWN;
+    let is_answered = |failed: &Summary| {
+        rows.iter().any(|row| row.name == failed.name && Some(row.started) > failed.ended)
+    };
+    let mut failed: Vec<&Summary> = rows
+        .iter()
+        .filter(|row| row.state == JobState::Failed && row.ended.is_some_and(is_news))
+        .filter(|row| !is_answered(row))
+        .collect();
+    failed.sort_by_key(|row| std::cmp::Reverse(row.ended));
+    let newest = failed.first()?;
+    let others = match failed.len() - 1 {
+        0 => String::new(),
+        others => {
+            format!("; {} failed in the last 24 hours", text::counted(others as u64, "more job"))
+        }
+    };
+    let why = newest.reason.as_deref().unwrap_or("it failed");
+    Some(Need {
+        job: Some(newest.job.clone()),
+        text: format!("{}: {why}{others}", newest.state_told()),
+        command: format!("lamp logs {}", newest.job),
+    })
 }
 
 /// A machine that bills without useful work, and what ends it or lets it run on.
@@ -531,9 +667,13 @@ pub fn verdict_need(summary: &Summary) -> Option<Need> {
         Some(word @ ("stalled" | "idle")) => {
             let why = reason.strip_prefix(&format!("{word}: ")).unwrap_or(reason);
             let bills = summary.usd_per_hour.map(|rate| format!("; it bills {rate}"));
-            let command = if word == "idle" { "lamp stop" } else { "lamp logs -f" };
-            let text = format!("{word}: {why}{}", bills.unwrap_or_default());
-            Some(need(text, format!("{command} {job}")))
+            let look = if word == "idle" {
+                String::new()
+            } else {
+                format!("; `lamp logs {job}` shows its output")
+            };
+            let text = format!("{word}: {why}{}{look}", bills.unwrap_or_default());
+            Some(need(text, format!("lamp stop {job}")))
         }
         _ => {
             let end = summary.watch_end.as_ref().filter(|end| end.is_soon())?;
@@ -560,6 +700,93 @@ mod tests {
         assert_eq!(need.text, "it waits: a machine: the quota is used up");
         assert_eq!(need.command, "lamp doctor");
         assert_eq!(needs_of(&waits(Refusal::Capacity)), []);
+    }
+
+    #[test]
+    fn stall_is_one_need_and_none_once_it_works_again() {
+        let told = ["stalled: no step for 10m", "stalled: stacks were written down"];
+        let stalled = Summary {
+            verdict: Some("stalled".into()),
+            reason: Some("stalled: no step for 10m".into()),
+            attention: [told[0], told[1], "the disk is full"].map(str::to_owned).into(),
+            watch_sentences: told.map(str::to_owned).into(),
+            ..Summary::example(JobState::Running)
+        };
+        let [stall, disk] = needs_of(&stalled).try_into().expect("two needs");
+        assert_eq!(stall.command, "lamp stop example-222222");
+        assert!(stall.text.starts_with("stalled: no step for 10m"), "{}", stall.text);
+        assert!(stall.text.contains("`lamp logs example-222222`"), "{}", stall.text);
+        assert_eq!(disk.text, "the disk is full");
+        let kept = Summary { verdict: Some("busy".into()), ..stalled };
+        assert_eq!(needs_of(&kept), [disk], "kept by a person, or it works again");
+    }
+
+    #[test]
+    fn failure_is_news_for_a_day_or_until_its_job_runs_again() {
+        let at = |hours: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_hours(hours);
+        let failed = |job: &str, name: &str, ended: i64| Summary {
+            job: job.into(),
+            name: name.into(),
+            started: at(0),
+            ended: Some(at(ended)),
+            reason: Some("exit code 1".into()),
+            ..Summary::example(JobState::Failed)
+        };
+        let rows = [failed("a-2", "a", 1), failed("b-2", "b", 2)];
+        let need = failed_need(&rows, at(3)).expect("a need");
+        assert_eq!((need.job.as_deref(), need.command.as_str()), (Some("b-2"), "lamp logs b-2"));
+        assert_eq!(need.text, "failed: exit code 1; 1 more job failed in the last 24 hours");
+        assert_eq!(failed_need(&rows, at(27)), None, "a day later");
+        let again =
+            Summary { started: at(3), name: "b".into(), ..Summary::example(JobState::Running) };
+        let need = failed_need(&[rows[0].clone(), rows[1].clone(), again], at(4));
+        assert_eq!(need.and_then(|need| need.job).as_deref(), Some("a-2"), "`b` runs again");
+    }
+
+    #[test]
+    fn largest_possible_cost_names_its_job() {
+        let usd = |text: &str| text.parse::<Usd>().expect("money");
+        let job = |job: &str, most: Option<Usd>| Summary {
+            job: job.into(),
+            usd: usd("$1"),
+            most_usd: most,
+            most_job_usd: most.map(|most| most + most),
+            limited: Limited::EachMachine,
+            ..Summary::example(JobState::Running)
+        };
+        let jobs = [job("a", Some(usd("$4"))), job("b", Some(usd("$2")))];
+        let money = money_now(&jobs, None, Timestamp::UNIX_EPOCH);
+        let said = money.most_by.as_ref().expect("a job").sentence();
+        assert!(said.starts_with("a can cost $7.00 more, as its run time begins again"), "{said}");
+        let endless = [jobs[0].clone(), job("c", None)];
+        let money = money_now(&endless, None, Timestamp::UNIX_EPOCH);
+        assert!(money.sentence().ends_with("no limit for c"), "{}", money.sentence());
+        assert_eq!(money_now(&[], None, Timestamp::UNIX_EPOCH).most_by, None);
+    }
+
+    #[test]
+    fn overview_without_needs_says_whether_aws_was_asked() {
+        let calm = |has_aws: Option<bool>| {
+            let look = has_aws.map(|has_aws| CloudLook {
+                at: Timestamp::UNIX_EPOCH,
+                machines: Vec::new(),
+                unknown: Vec::new(),
+                has_aws,
+            });
+            let (money, needs, jobs) = (Money::default(), Vec::new(), Vec::new());
+            let (at, costs, machine_rows) = (Timestamp::UNIX_EPOCH, Vec::new(), Vec::new());
+            Overview { at, money, needs, jobs, look, costs, machine_rows }.calm_text()
+        };
+        assert_eq!(calm(Some(true)), "Nothing needs a person.");
+        assert!(calm(Some(false)).contains("AWS was not asked"));
+        assert!(calm(None).contains("Nobody asked"));
+    }
+
+    #[test]
+    fn session_that_is_over_has_the_command_to_sign_in() {
+        let over = ": the session is over; sign in again, as with `aws sso login --profile x`";
+        assert_eq!(cure_in(over), "aws sso login --profile x");
+        assert_eq!(cure_in(": no answer; see `lamp doctor`"), "lamp sweep --dry-run");
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub struct CostRow {
     pub on_demand_usd: Option<Usd>,
     /// The exact end of billing is unknown: this is the most.
     pub estimated: bool,
+    /// Its job is unfinished, and all its attempts are in this row.
+    #[serde(skip)]
+    pub is_under_way: bool,
 }
 
 /// One day of a time, with its share of an amount.
@@ -78,6 +81,7 @@ pub fn rows(receipt: &Receipt, zone: &TimeZone) -> Vec<CostRow> {
             lost_usd: None,
             on_demand_usd: None,
             estimated: attempt.billed_estimated,
+            is_under_way: false,
         }));
     }
     rows
@@ -86,6 +90,11 @@ pub fn rows(receipt: &Receipt, zone: &TimeZone) -> Vec<CostRow> {
 /// An unfinished job, from its start until now. Its attempts are one row for each day.
 pub fn rows_under_way(summary: &Summary, now: Timestamp, zone: &TimeZone) -> Vec<CostRow> {
     let machine = summary.machine.as_ref();
+    // In proportion to the time, as the cost is.
+    let share_of = |some: Option<Usd>, part: Usd| {
+        let all = summary.usd.dollars();
+        some.map(|some| part.part(if all > 0.0 { some.dollars() / all } else { 0.0 }))
+    };
     let row = |part: DayPart| CostRow {
         day: part.day,
         from: part.from,
@@ -101,10 +110,11 @@ pub fn rows_under_way(summary: &Summary, now: Timestamp, zone: &TimeZone) -> Vec
         owner: summary.owner.clone(),
         tags: BTreeMap::new(),
         usd: part.usd,
-        idle_usd: None,
-        lost_usd: None,
+        idle_usd: share_of(summary.idle_usd, part.usd),
+        lost_usd: share_of(summary.lost_usd, part.usd),
         on_demand_usd: None,
         estimated: true,
+        is_under_way: true,
     };
     by_day(summary.started, now, summary.usd, zone).into_iter().map(row).collect()
 }
@@ -197,6 +207,8 @@ impl FromStr for CostGroup {
         match text.strip_prefix("tag:") {
             Some("") => Err(CostGroupError),
             Some(key) => Ok(CostGroup::Tag(key.to_owned())),
+            // As others call it.
+            None if text == "user" => Ok(CostGroup::Owner),
             None => {
                 CostGroup::ALL.into_iter().find(|group| group.word() == text).ok_or(CostGroupError)
             }

@@ -82,6 +82,16 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discarded: Option<DiscardedShown>,
     pub attention: Vec<String>,
+    /// The sentences of `attention` about a stall or an idle machine. Only the verdict says whether
+    /// they still hold.
+    #[serde(skip)]
+    pub watch_sentences: Vec<String>,
+    /// The shares of `usd` for idle time, and for work that interruptions lost. `None`: unknown, or
+    /// it has ended.
+    #[serde(skip)]
+    pub idle_usd: Option<Usd>,
+    #[serde(skip)]
+    pub lost_usd: Option<Usd>,
     /// The ranks of a job of several machines. The money and the rate above count all ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gang: Option<GangShown>,
@@ -222,6 +232,9 @@ impl Summary {
             kept: Vec::new(),
             discarded: None,
             attention: Vec::new(),
+            watch_sentences: Vec::new(),
+            idle_usd: None,
+            lost_usd: None,
             gang: None,
             plan: None,
             owner: None,

@@ -158,6 +158,9 @@ impl Summary {
             kept: Vec::new(),
             discarded: None,
             attention: receipt.losses,
+            watch_sentences: Vec::new(),
+            idle_usd: None,
+            lost_usd: None,
             gang: None,
             plan: None,
             owner: None,
@@ -241,9 +244,11 @@ impl Summary {
             started: spec.created,
             ended: None,
             // The pace of a job that stands still says nothing of its end.
-            progress: status
-                .and_then(|status| status.progress.clone())
-                .map(|progress| if is_quiet { progress.without_pace() } else { progress }),
+            progress: status.and_then(|status| {
+                let progress = status.progress.clone()?;
+                let has_no_end = is_quiet || progress.is_overdue(status.at);
+                Some(if has_no_end { progress.without_pace() } else { progress })
+            }),
             cpu_percent: status.and_then(|status| status.cpu_percent),
             gpus: status.map(|status| status.gpus.clone()).unwrap_or_default(),
             checkpoints: checkpoints(attempts),
@@ -262,6 +267,9 @@ impl Summary {
             kept: Vec::new(),
             discarded: None,
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
+            watch_sentences: status.map(Status::watch_sentences).unwrap_or_default(),
+            idle_usd: idle_usd(attempts, open_cost),
+            lost_usd: lost_usd(attempts),
             gang: None,
             plan: last.map(|attempt| Plan {
                 kill_at: hard_end(&spec.spec, attempt, attempts, wishes),
@@ -297,6 +305,26 @@ fn last_sign(attempt: &AttemptFacts, now: Timestamp) -> Option<Timestamp> {
     let ended =
         attempt.outcome.as_ref().filter(|_| !is_held).map(|outcome| outcome.ended.max(told));
     ended.or(silent).map(|at| at.max(attempt.plan.created).min(now.max(attempt.plan.created)))
+}
+
+/// The idle share of the cost so far. `None`: an agent left no count.
+fn idle_usd(attempts: &[AttemptFacts], open_cost: impl Fn(&AttemptFacts) -> Usd) -> Option<Usd> {
+    let of = |attempt: &AttemptFacts| match (&attempt.settled, &attempt.status) {
+        (Some(settled), _) => settled.idle_usd(),
+        (None, Some(status)) => {
+            let idle = attempt.plan.offer.hourly().cost_of(status.idle.duration());
+            Some(idle.min(open_cost(attempt)))
+        }
+        // Before its first sign a machine counts no cost. After it, the idle part is unknown.
+        (None, None) => (!is_heard(attempt)).then_some(Usd::ZERO),
+    };
+    attempts.iter().map(of).try_fold(Usd::ZERO, |sum, usd| Some(sum + usd?))
+}
+
+/// The cost of the work that interruptions have lost so far. `None`: an agent left no count.
+fn lost_usd(attempts: &[AttemptFacts]) -> Option<Usd> {
+    let settled = attempts.iter().filter_map(|attempt| attempt.settled.as_ref());
+    settled.map(|settled| settled.lost_usd()).try_fold(Usd::ZERO, |sum, usd| Some(sum + usd?))
 }
 
 fn checkpoints(attempts: &[AttemptFacts]) -> u32 {

@@ -154,7 +154,7 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
 fn refuses_every_job(context: &Context) -> Option<Finding> {
     let job =
         JobArgs { command: vec!["true".to_owned()], ..JobArgs::default() }.read(context).ok()?;
-    let path = context.user.path.as_deref().map(|path| shown(path, &context.current_dir))?;
+    let path = context.config.user.path.as_deref().map(|path| shown(path, &context.current_dir))?;
     job.findings.into_iter().find(|finding| {
         finding.severity == Severity::Error && finding.file.as_deref() == Some(path.as_str())
     })
@@ -164,7 +164,7 @@ fn refuses_every_job(context: &Context) -> Option<Finding> {
 /// One line for each channel whose secrets cannot be read, or one for all. Nothing without a
 /// channel.
 fn notifications(context: &Context) -> Vec<Check> {
-    let channels = context.user.notify.channels.iter().cloned();
+    let channels = context.config.user.notify.channels.iter().cloned();
     let channels: Vec<wire::NotifyChannel> = channels.map(wire::NotifyChannel::new).collect();
     let wrong = channels.iter().filter_map(|channel| {
         let error = channel.check().err()?;
@@ -181,7 +181,7 @@ fn notifications(context: &Context) -> Vec<Check> {
 }
 
 fn configuration(context: &Context) -> Check {
-    match &context.user.path {
+    match &context.config.user.path {
         Some(_) if let Some(wrong) = refuses_every_job(context) => {
             let line = wrong.line.map(|line| format!(":{line}")).unwrap_or_default();
             let text = format!(
@@ -192,7 +192,7 @@ fn configuration(context: &Context) -> Check {
                 "mend that line: `lamp check` of any job says the same".to_owned()
             }))
         }
-        Some(path) if context.is_misread => {
+        Some(path) if context.config.is_misread => {
             let text = format!(
                 "{} has errors: what could be read of it is what the lines below go by",
                 path.display()
@@ -200,18 +200,20 @@ fn configuration(context: &Context) -> Check {
             Check::failure("configuration", text)
                 .fix("mend what was said of it above: nothing is launched with it before that")
         }
-        Some(path) => {
-            Check::ok("configuration", format!("{}, owner {}", path.display(), context.user.owner))
-        }
-        None => {
-            Check::ok("configuration", format!("none, which is fine; owner {}", context.user.owner))
-        }
+        Some(path) => Check::ok(
+            "configuration",
+            format!("{}, owner {}", path.display(), context.config.user.owner),
+        ),
+        None => Check::ok(
+            "configuration",
+            format!("none, which is fine; owner {}", context.config.user.owner),
+        ),
     }
 }
 
 async fn place(context: &Context) -> Check {
     let name = "job root";
-    let said = format!("{} (from the {})", context.job_root, context.job_root_origin);
+    let said = format!("{} (from the {})", context.roots.url, context.roots.origin);
     let store = match job_root::open_existing(context).await {
         Ok(store) => store,
         Err(fault) => {
@@ -221,7 +223,7 @@ async fn place(context: &Context) -> Check {
         }
     };
     // The first job creates the folder. This tests whether it can be created.
-    if let Some(folder) = context.job_root.strip_prefix("file://")
+    if let Some(folder) = context.roots.url.strip_prefix("file://")
         && let Err(error) = wire::can_be_made(folder.as_ref())
     {
         return Check::failure(name, format!("{said} is not there and cannot be made: {error}"))

@@ -127,17 +127,18 @@ mod asked {
             doctor: workstation.doctor(),
             who: OnceCell::new(),
             names: OnceCell::new(),
-            said: context.user.aws.clone(),
-            machine: context.user.defaults.machine.clone().unwrap_or_default(),
-            owner: context.user.owner.clone(),
+            said: context.config.user.aws.clone(),
+            machine: context.config.user.defaults.machine.clone().unwrap_or_default(),
+            owner: context.config.user.owner.clone(),
             armed: context
+                .config
                 .user
                 .defaults
                 .watch
                 .as_ref()
                 .and_then(|watch| watch.alarm.as_ref())
                 .is_none_or(|alarm| alarm.0 != AlarmRule::Off),
-            bucket: bucket_of(&context.job_root),
+            bucket: bucket_of(&context.roots.url),
             workstation: workstation.clone(),
             clock: context.clock.clone(),
         });

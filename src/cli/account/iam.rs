@@ -70,7 +70,7 @@ const BUCKETS: &str = "lamplighter-*";
 pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let named =
         args.bucket.as_ref().map(|bucket| format!("s3://{}", bucket.trim_start_matches("s3://")));
-    let root = named.as_deref().unwrap_or(&context.job_root);
+    let root = named.as_deref().unwrap_or(&context.roots.url);
     let missing = |what: &str, hint: &str| {
         Err(Fault::new(ExitCode::USAGE, format!("nothing says which {what}")).hint(hint))
     };
@@ -84,7 +84,7 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     let prefix = prefix.trim_matches('/');
     let regions = if args.region.is_empty() {
-        context.user.aws.regions.clone().unwrap_or_default()
+        context.config.user.aws.regions.clone().unwrap_or_default()
     } else {
         args.region.clone()
     };
@@ -93,16 +93,16 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return missing("region", "--region names it, or `regions` in [aws] of the configuration");
     }
     // `lamp init aws` creates only resources with its own names.
-    let profile = context.user.aws.instance_profile.as_deref().filter(|_| !is_setup);
+    let profile = context.config.user.aws.instance_profile.as_deref().filter(|_| !is_setup);
     let permissions = Permissions {
         partition: partition(regions.first().map_or("", String::as_str)).to_owned(),
-        owner: args.owner.clone().unwrap_or_else(|| context.user.owner.clone()),
+        owner: args.owner.clone().unwrap_or_else(|| context.config.user.owner.clone()),
         bucket: bucket.to_owned(),
         prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
         role: args.role.clone().unwrap_or_else(|| box_role(profile).to_owned()),
         regions: regions.clone(),
         instance_types: args.types.clone(),
-        secrets: context.user.aws.secrets(),
+        secrets: context.config.user.aws.secrets(),
     };
     context.printer.json(&permissions.policy(match args.name {
         Name::Setup => PolicyName::Setup,
@@ -115,7 +115,7 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }));
     // The policies of machines name no owner.
     if args.owner.is_none() && !matches!(args.name, Name::Box | Name::BoxSession) {
-        let you = &context.user.owner;
+        let you = &context.config.user.owner;
         context.printer.note(format!(
             "for the owner `{you}`, who you are here; `--owner NAME` prints it for another user"
         ));

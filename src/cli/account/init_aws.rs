@@ -277,6 +277,7 @@ async fn keep_one_bucket(
 ) -> Result<(), Fault> {
     let wanted = setup.names.job_root();
     let said = context
+        .config
         .user
         .job_root
         .as_deref()

@@ -182,7 +182,7 @@ impl ProofRun<'_> {
             code: None,
             origins: Default::default(),
             applied: None,
-            owner: Some(self.context.user.owner.clone()),
+            owner: Some(self.context.config.user.owner.clone()),
             continues: None,
             trial: Some(trial),
             tuned: None,
@@ -354,7 +354,9 @@ impl ProofRun<'_> {
         let mut trials = Vec::new();
         for attempt in attempts {
             match self.tried(attempt).await.map_err(|error| record_errors::record_fault(&error))? {
-                Ok(tried) if is_by_another(&tried, &sweeper::name(&self.context.user.owner)) => {
+                Ok(tried)
+                    if is_by_another(&tried, &sweeper::name(&self.context.config.user.owner)) =>
+                {
                     trials.push(stands_in(tried, &sweeper, &self.sweeper().await));
                 }
                 Ok(tried) => trials.push(tried),
@@ -457,7 +459,7 @@ fn show(context: &Context, proof: &Proof) {
             .warn("NOT PROVEN: a machine without a driver may bill on here; until a proof passes, `lamp run --detach` is refused in this region");
         printer.hint("`lamp doctor` looks at the sweeper and the role; `lamp receipt` says how each machine has ended");
     }
-    if let Some(less) = shutdown_proof::not_tried(proof, &context.user.owner) {
+    if let Some(less) = shutdown_proof::not_tried(proof, &context.config.user.owner) {
         printer.note(less);
     }
 }

@@ -9,7 +9,7 @@ use crate::policy::account::sweeper_proof::{Expected, SweeperFacts, expected};
 use crate::wire::{StoreHandle, Workstation, causes};
 
 pub async fn look(context: &Context, workstation: &Workstation, store: &StoreHandle) -> Expected {
-    let name = sweeper::name(&context.user.owner);
+    let name = sweeper::name(&context.config.user.owner);
     let dir = SweeperDir::new(store.clone(), &name);
     let ((function, schedule), came) = tokio::join!(workstation.aws_sweeper(&name), dir.came());
     let came = came.map_err(|error| causes(&error).join(": "));

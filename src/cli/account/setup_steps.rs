@@ -68,19 +68,19 @@ pub async fn open(
     session_manager: bool,
     gangs: bool,
 ) -> Result<AwsSetup, Fault> {
-    let (bucket, prefix) = bucket_of(&context.job_root)
+    let (bucket, prefix) = bucket_of(&context.roots.url)
         .map_or((None, String::new()), |(bucket, prefix)| (Some(bucket), prefix));
     // The prefix of the job root applies only to its own bucket.
     let prefix =
         if place.bucket.is_some() && place.bucket != bucket { String::new() } else { prefix };
     let wish = SetupWish {
-        owner: context.user.owner.clone(),
+        owner: context.config.user.owner.clone(),
         bucket: place.bucket.clone().or(bucket),
         prefix: place.prefix.as_deref().map_or(prefix, with_slash),
         regions: place.region.clone(),
         session_manager,
         gangs,
-        secrets: context.user.aws.secrets(),
+        secrets: context.config.user.aws.secrets(),
         sweeper_binary: context.environment.sweeper_binary.clone(),
     };
     for unknown in place.region.iter().filter_map(|name| region_hint::unknown(name)) {

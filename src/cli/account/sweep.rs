@@ -111,7 +111,7 @@ async fn act(
 /// A folder without jobs for AWS, and without `[aws]`. Then missing credentials are no error: a
 /// timer would fail every five minutes.
 async fn never_at_aws(context: &Context, store: &StoreHandle) -> bool {
-    if !context.job_root.starts_with("file://") || context.user.aws != AwsFile::default() {
+    if !context.roots.url.starts_with("file://") || context.config.user.aws != AwsFile::default() {
         return false;
     }
     // An unreadable job may have been for AWS.

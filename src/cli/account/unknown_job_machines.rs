@@ -168,7 +168,7 @@ fn refused(judged: &Judged) -> Option<Fault> {
 }
 
 fn not_seen(context: &Context, id: &str, found: &SweepFindings) -> Fault {
-    let owner = &context.user.owner;
+    let owner = &context.config.user.owner;
     let fault = match found.unknown.first() {
         None => Fault::new(
             ExitCode::NOT_FOUND,

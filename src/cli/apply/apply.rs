@@ -276,7 +276,7 @@ async fn jobs_of(
     let facts = stream::iter(all).map(|job| {
         let dir = JobDir::new(Arc::clone(store), job);
         async move {
-            match job_fact(&dir, set, &context.user.owner).await {
+            match job_fact(&dir, set, &context.config.user.owner).await {
                 Err(error) => match record_errors::one_job_only(&dir, &error) {
                     Some(why) => {
                         context.printer.warn(format!("left out: {why}"));
@@ -337,7 +337,7 @@ async fn schedules_of(
     let mut kept = Vec::new();
     for dir in jobdir::schedules(store, Some(set)).await? {
         let record = dir.record().await?.filter(|record| {
-            record.removed.is_none() && record.applied.owner == context.user.owner
+            record.removed.is_none() && record.applied.owner == context.config.user.owner
         });
         kept.extend(record.map(|record| (dir, record)));
     }

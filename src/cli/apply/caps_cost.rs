@@ -31,7 +31,7 @@ pub async fn of(
     costs: &Costs,
 ) -> Result<Option<Capped>, Fault> {
     let Some(shown) = caps_view::shown(context, store).await? else { return Ok(None) };
-    let (allowed, now) = (context.user.caps, context.clock.now());
+    let (allowed, now) = (context.config.user.caps, context.clock.now());
     let mut spending = Spending {
         machines: shown.machines,
         usd_per_hour: shown.usd_per_hour_now,

@@ -25,7 +25,7 @@ pub struct CapsShown {
 /// # Errors
 /// Fails when the job root is unreachable.
 pub async fn shown(context: &Context, store: &StoreHandle) -> Result<Option<CapsShown>, Fault> {
-    let caps = context.user.caps;
+    let caps = context.config.user.caps;
     if caps.are_none() {
         return Ok(None);
     }

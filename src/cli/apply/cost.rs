@@ -44,7 +44,7 @@ impl Costs {
             planned.iter().any(|change| change.file == one.applied.file && change.makes())
         };
         let costs = stream::iter(ready.iter().filter(is_made)).map(|one| async move {
-            let spec = one.submission.spec(&context.user.owner, context.clock.now());
+            let spec = one.submission.spec(&context.config.user.owner, context.clock.now());
             let (planned, lacks) = account_ready::planned(session, controller, &spec).await;
             // As in `lamp run`, missing credentials are reported first. A schedule is not launched
             // now.

@@ -163,7 +163,7 @@ async fn make_job(
         job,
         applied: Some(applied.clone()),
         owner: None,
-        ..ready.submission.spec(&context.user.owner, context.clock.now())
+        ..ready.submission.spec(&context.config.user.owner, context.clock.now())
     };
     seat_leader(&mut spec);
     let planned =

@@ -75,7 +75,7 @@ pub async fn read(
         set: set.to_owned(),
         file: name.clone(),
         sha256: loaded.file_sha256.clone().unwrap_or_default(),
-        owner: context.user.owner.clone(),
+        owner: context.config.user.owner.clone(),
         due: None,
     };
     let submission = submission.clone();
@@ -103,7 +103,7 @@ pub async fn read(
             .meaning("nothing was changed")
             .hint("`--set NAME` keeps yours beside it"));
     }
-    let spec = submission.spec(&context.user.owner, context.clock.now());
+    let spec = submission.spec(&context.config.user.owner, context.clock.now());
     let packed = packed_job::pack(session, &submission, spec).await?;
     let here = match loaded.spec.machine.cloud {
         CloudKind::Local => Some(here(context)?),

@@ -90,7 +90,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return Ok(ExitCode::SUCCESS);
     }
     if shown.is_empty() {
-        context.printer.note(format!("nothing is scheduled in {}", context.job_root));
+        context.printer.note(format!("nothing is scheduled in {}", context.roots.url));
         context
             .printer
             .hint("a job file with a [schedule] table is scheduled by `lamp apply FILE`");

@@ -61,7 +61,7 @@ pub struct Args {
 /// # Errors
 /// Fails when a job root cannot be opened, or another daemon drives it.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    if !args.job.is_empty() && !context.more_job_roots.is_empty() {
+    if !args.job.is_empty() && !context.roots.more.is_empty() {
         return Err(Fault::new(
             ExitCode::USAGE,
             "--job names a job of one job root, and --job-root was given more than once",
@@ -71,7 +71,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     args.web.map_or(Ok(()), page::only_this_machine)?;
     let mut desks = Vec::new();
     let here = job_root::workstation(context)?;
-    for root in std::iter::once(&context.job_root).chain(&context.more_job_roots) {
+    for root in std::iter::once(&context.roots.url).chain(&context.roots.more) {
         desks.push(DrivenRoot::open(args, context, &here.at(root)).await?);
     }
     Controller::count_together(
@@ -84,15 +84,15 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     // Listen before reporting ready: the reader may end the daemon at once.
     let mut left = ctrl_c::LeaveSignals::listen();
     service.ready();
-    let roots: Vec<&str> = std::iter::once(&context.job_root)
-        .chain(&context.more_job_roots)
+    let roots: Vec<&str> = std::iter::once(&context.roots.url)
+        .chain(&context.roots.more)
         .map(String::as_str)
         .collect();
     context.printer.note(format!(
         "driving the jobs of {}; Ctrl-C ends this, the jobs go on",
         roots.join(", ")
     ));
-    if context.user.caps.let_nothing() {
+    if context.config.user.caps.let_nothing() {
         context.printer.warn("a cap in [caps] is 0: nothing is launched that costs anything");
         context.printer.hint("without `usd_per_hour` and `usd_per_day` there is no cap");
     }

@@ -54,7 +54,8 @@ async fn page(
     workstation: &Workstation,
 ) -> std::io::Result<()> {
     let listen = Listen::bind(wanted.address).await?;
-    let site = Site::new(store, workstation.clone(), context.clock.clone(), context.is_misread)?;
+    let site =
+        Site::new(store, workstation.clone(), context.clock.clone(), context.config.is_misread)?;
     let engine = TuneEngine::new(context.environment.cache_dir().as_deref());
     let hosts = listen.hosts(wanted.hosts);
     let site = site.asking(engine).reached_at(hosts, listen.address.port());

@@ -113,7 +113,7 @@ async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Some(lines) => Some(last_of(&dir, &chosen, lines).await.map_err(fault)?.0),
         None => None,
     };
-    if context.format == Format::Json {
+    if context.printer.format() == Format::Json {
         let mut pieces: Vec<_> =
             last.iter().flatten().map(|(attempt, bytes)| as_object(*attempt, bytes)).collect();
         for attempt in chosen.into_iter().filter(|_| last.is_none()) {
@@ -167,7 +167,7 @@ async fn print_last_of_each(
         let (last, tail) = last_of(&log.dir, &attempts, lines).await?;
         let mut log = log.from(tail);
         for (attempt, bytes) in &last {
-            if context.format == Format::Json {
+            if context.printer.format() == Format::Json {
                 pieces.push(rank_object(log.rank, *attempt, bytes));
             } else {
                 log.print(context, *attempt, bytes);
@@ -186,7 +186,7 @@ async fn print_ranks(
     gone: Option<&Discarded>,
 ) -> Result<(), JobDirError> {
     let leader = logs[0].dir.clone();
-    let is_document = context.format == Format::Json;
+    let is_document = context.printer.format() == Format::Json;
     let mut pieces = Vec::new();
     let mut is_empty = gone.is_none() && args.tail.is_none();
     if let Some(lines) = args.tail {

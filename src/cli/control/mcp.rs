@@ -25,7 +25,7 @@ pub async fn run(_args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         workstation,
         context.clock.clone(),
         context.environment.clone(),
-        context.job_root.clone(),
+        context.roots.url.clone(),
     )
     .map_err(|error| {
         Fault::new(ExitCode::INTERNAL, "cannot find the program file of lamp").because(&error)

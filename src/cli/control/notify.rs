@@ -29,7 +29,7 @@ pub enum NotifyAct {
 /// Fails when no channel is set up, or the name is unknown.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let Some(NotifyAct::Test { channel }) = &args.what else {
-        show(context, &view(&context.user.notify));
+        show(context, &view(&context.config.user.notify));
         return Ok(ExitCode::SUCCESS);
     };
     let workstation = job_root::workstation_of(context)?;

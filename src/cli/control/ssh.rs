@@ -90,7 +90,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let by_key = by_key(args, context, &target).await?;
     let argv = match &by_key {
         Some(by_key) => secure_shell(&target, by_key, &args.command),
-        None => session(&target, context.user.aws.profile.as_deref(), &args.command),
+        None => session(&target, context.config.user.aws.profile.as_deref(), &args.command),
     };
     if context.is_machine_output() {
         context.printer.json(&json!({ "job": dir.job(), "instance": target.instance, "region": target.region, "argv": argv }));

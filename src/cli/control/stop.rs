@@ -27,7 +27,7 @@ use crate::job::Wish;
 use crate::jobdir::JobDir;
 use crate::wire::{StoreHandle, Workstation};
 
-/// End jobs: save a checkpoint, keep the outputs, put the machine out
+/// End jobs: save a checkpoint, keep the outputs, end the machine
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// Jobs, each by its id, the beginning of it, or its name [default: the one that is under way]

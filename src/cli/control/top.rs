@@ -34,7 +34,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         store,
         workstation,
         clock: context.clock.clone(),
-        is_misread: context.is_misread,
+        is_misread: context.config.is_misread,
     };
     let source = TopSource::new(place, asking);
     if context.is_machine_output() {

@@ -55,13 +55,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             .meaning("no page is there, and nothing was changed")
             .hint("`lamp web --port 0` takes a free port")
     })?;
-    let site = Site::new(store, workstation, context.clock.clone(), context.is_misread).map_err(
-        |error| {
+    let site = Site::new(store, workstation, context.clock.clone(), context.config.is_misread)
+        .map_err(|error| {
             Fault::new(ExitCode::UNREACHABLE, "cannot keep the token of the page")
                 .because(&error)
                 .hint("set XDG_STATE_HOME to a folder that can be written")
-        },
-    )?;
+        })?;
     let engine = TuneEngine::new(context.environment.cache_dir().as_deref());
     let site = site.asking(engine).reached_at(listen.hosts(&args.host), listen.address.port());
     // Listen before the link is printed: the reader may end it at once.

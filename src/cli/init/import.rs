@@ -53,7 +53,7 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let flags = JobFile::default();
     let inputs = context.job_inputs(&flags);
     let findings = config::read_job(Some(&target), &inputs)?.findings;
-    if context.format == Format::Text {
+    if context.printer.format() == Format::Text {
         tell(context, &imported, &shown);
         context.printer.findings(Some(&shown), &findings);
     } else {

@@ -128,7 +128,7 @@ fn tell(context: &Context, shown: &str, found: &DetectedProject, name: &str) {
     if found.is_placeholder() {
         next.insert(0, format!("put your command into {shown}"));
     }
-    if context.format != Format::Text {
+    if context.printer.format() != Format::Text {
         context
             .printer
             .json(&serde_json::json!({"file": shown, "name": name, "found": found, "next": next}));

@@ -83,7 +83,7 @@ impl GcloudFlags {
 
     /// The form that was asked for by `--format`, else by `-o`.
     pub fn form(&self, context: &Context) -> GcloudFormat {
-        match (&self.format, context.format) {
+        match (&self.format, context.printer.format()) {
             (Some(format), _) => format.clone(),
             (None, Format::Json | Format::Jsonl) => GcloudFormat::Json,
             (None, Format::Text) => GcloudFormat::Table,

@@ -183,7 +183,7 @@ fn checked(args: &TrainingArgs, file: &TrainingFile) -> Result<TrainingJob, Faul
 /// As `lamp run` chooses: the flag, the configuration, this workstation.
 fn cloud_of(args: &TrainingArgs, context: &Context) -> CloudKind {
     let configured =
-        context.user.defaults.machine.as_ref().and_then(|machine| machine.cloud.clone());
+        context.config.user.defaults.machine.as_ref().and_then(|machine| machine.cloud.clone());
     args.launch.cloud.clone().or(configured).map_or(CloudKind::Local, |word: CloudWord| word.0)
 }
 

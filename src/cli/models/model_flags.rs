@@ -18,5 +18,5 @@ pub fn label(text: &str) -> Result<(String, String), String> {
 }
 
 pub fn maker(context: &Context) -> Maker<'_> {
-    Maker { owner: &context.user.owner, now: context.clock.now() }
+    Maker { owner: &context.config.user.owner, now: context.clock.now() }
 }

@@ -131,8 +131,8 @@ pub async fn run(args: &Args, gcloud: &GcloudFlags, context: &Context) -> Result
     let instances = args.question.input.read(context, Some(INSTANCES_MAX))?;
     let store = job_root::open_existing(context).await?;
     let version = registry::find_version(&store, &args.model, args.version.as_ref()).await?.record;
-    if version.by != context.user.owner {
-        let (by, owner) = (&version.by, &context.user.owner);
+    if version.by != context.config.user.owner {
+        let (by, owner) = (&version.by, &context.config.user.owner);
         context.printer.warn(format!(
             "`{by}` made this version, and you are `{owner}`: its files can run code here"
         ));

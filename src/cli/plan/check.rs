@@ -53,7 +53,7 @@ fn report(
 ) -> Result<ExitCode, Fault> {
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    if context.format == Format::Text {
+    if context.printer.format() == Format::Text {
         for finding in findings {
             context.printer.line(context.printer.finding_text(Stream::Out, Some(file), finding));
         }

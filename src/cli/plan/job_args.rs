@@ -34,7 +34,7 @@ impl JobArgs {
     /// Fails when the job file or the workdir cannot be read.
     pub fn examine(&self, context: &Context) -> Result<(Loaded, Option<Survey>), Fault> {
         let mut loaded = self.read(context)?;
-        let survey = submission::examine(&mut loaded, &context.job_root)?;
+        let survey = submission::examine(&mut loaded, &context.roots.url)?;
         Ok((loaded, survey))
     }
 

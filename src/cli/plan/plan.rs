@@ -62,7 +62,7 @@ pub async fn show(
     let terminal = Terminal::new(context, false);
     let session = terminal.session(&store)?;
     let controller = drive::controller(&job_root::workstation(context)?, &store)?;
-    let spec = submission.spec(&context.user.owner, context.clock.now());
+    let spec = submission.spec(&context.config.user.owner, context.clock.now());
     let (measured, (planned, lacks), clock) = tokio::join!(
         checkpoint_cadence::measured(&store, &spec),
         account_ready::planned(&session, &controller, &spec),

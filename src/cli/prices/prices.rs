@@ -86,7 +86,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let machine = machine(args)?;
     let window = Span::from_secs(u64::from(args.days.max(window_days(args.bid))) * 86_400);
     let (supply, source) = supply(context, &machine, window).await?;
-    let (has_rows, is_asked) = (args.csv || context.format == Format::Jsonl, source.is_asked());
+    let (has_rows, is_asked) =
+        (args.csv || context.printer.format() == Format::Jsonl, source.is_asked());
     if has_rows {
         context.printer.speak_beside_rows();
     }
@@ -103,7 +104,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         course::refuse_none(&courses, &supply, zone, is_asked)?;
     }
     let bids = table::about_bids(&rows, args.bid);
-    match context.format {
+    match context.printer.format() {
         _ if args.csv => context.printer.line(if args.history { course::csv(&courses) } else { table::csv(&rows, &source) }),
         Format::Json => context.printer.json(&json!({
             "source": source, "rule": args.bid, "days": args.days, "rows": rows, "histories": courses, "refused": supply.refused, "notes": supply.notes,
@@ -126,8 +127,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 fn refuse_unsaid(args: &Args, context: &Context) -> Result<(), Fault> {
     let refused = |what: &str, hint: &str| Err(Fault::new(ExitCode::USAGE, what).hint(hint));
     let all = "`-o json` has all of it in one document";
-    let has_rows = args.csv || context.format == Format::Jsonl;
-    if args.history && !has_rows && context.format != Format::Json {
+    let has_rows = args.csv || context.printer.format() == Format::Jsonl;
+    if args.history && !has_rows && context.printer.format() != Format::Json {
         return refused(
             "`--history` is a row for each change of a price",
             "`-o csv` or `-o jsonl` prints it so; the plot draws one zone, `--zone` which",
@@ -139,7 +140,7 @@ fn refuse_unsaid(args: &Args, context: &Context) -> Result<(), Fault> {
             "`--history` has the course; `--region` asks in fewer places",
         );
     }
-    match (args.csv, context.format) {
+    match (args.csv, context.printer.format()) {
         (true, Format::Json | Format::Jsonl) => {
             refused("`--csv` and `-o` ask for two forms of the same rows", "leave one of them away")
         }

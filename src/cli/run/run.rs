@@ -130,7 +130,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     };
     if args.dry_run {
         if let Some(from) = &from {
-            from.give(&mut submission.spec(&context.user.owner, context.clock.now()))?;
+            from.give(&mut submission.spec(&context.config.user.owner, context.clock.now()))?;
             from.sentence().into_iter().for_each(|sentence| context.printer.note(sentence));
         }
         let code = plan::show(context, &submission, None).await?;
@@ -158,7 +158,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let session = terminal.session(&store)?;
     // Before the job exists: a job that cannot be driven from here must not be left behind.
     let controller = drive::controller(&workstation, &store)?;
-    let mut spec = submission.spec(&context.user.owner, context.clock.now());
+    let mut spec = submission.spec(&context.config.user.owner, context.clock.now());
     let upload = ResumedUpload::take(&session, &submission, &mut spec).await;
     if args.names == NameUse::Once {
         spec.job = find_job::id_of_only(&store, &spec.spec.name);
@@ -270,7 +270,7 @@ async fn reach_root(context: &Context, store: &StoreHandle, cloud: CloudKind) ->
     if cloud != CloudKind::Local || store.is_folder() {
         return Ok(());
     }
-    let (root, from) = (&context.job_root, context.job_root_origin);
+    let (root, from) = (&context.roots.url, context.roots.origin);
     let keys = proof_keys(&**store).await.map(drop);
     keys.map_err(|error| record_errors::unreached(root, from, &error))
 }

@@ -156,7 +156,7 @@ fn change(
 ) -> Result<Option<String>, Fault> {
     let before = kept.spec.code.as_ref().expect("a source stands in what was packed");
     let Some(survey) = read.read(context).ok().and_then(|loaded| {
-        loaded.workdir.is_dir().then(|| submission::survey(&loaded, &context.job_root))
+        loaded.workdir.is_dir().then(|| submission::survey(&loaded, &context.roots.url))
     }) else {
         context.printer.note(format!(
             "`{}` cannot be read any more: the job goes on with the code that it ran before",

@@ -81,7 +81,7 @@ impl ViewKey {
             store: dir.store().clone(),
             workstation: job_root::workstation(context)?,
             clock: context.clock.clone(),
-            is_misread: context.is_misread,
+            is_misread: context.config.is_misread,
         };
         let source = TopSource::new(place, CloudAsking::Beside);
         let palette = Palette { is_colored: context.printer.is_colored() };

@@ -31,18 +31,27 @@ fn all_the_same(error: ConfigError) -> Fault {
     }
 }
 
+/// The job roots of one command.
+pub struct JobRoots {
+    /// `file:///...` or `s3://...`
+    pub url: String,
+    /// The source of that URL: `flag`, `environment`, `user config` or `default`.
+    pub origin: &'static str,
+    /// Further ones, for the one command that takes several.
+    pub more: Vec<String>,
+}
+
+/// The configuration as far as it was understood.
+pub struct ReadConfig {
+    pub user: UserConfig,
+    /// It has errors, and `user` has only the rest.
+    pub is_misread: bool,
+}
+
 pub struct Context {
     pub printer: Arc<Printer>,
-    pub format: Format,
-    /// URL of the job root, `file:///...` or `s3://...`.
-    pub job_root: String,
-    /// The source of that URL: `flag`, `environment`, `user config` or `default`.
-    pub job_root_origin: &'static str,
-    /// Further job roots, for the one command that takes several.
-    pub more_job_roots: Vec<String>,
-    pub user: UserConfig,
-    /// The configuration has errors, and `user` has only the rest.
-    pub is_misread: bool,
+    pub roots: JobRoots,
+    pub config: ReadConfig,
     pub environment: Environment,
     pub current_dir: PathBuf,
     pub clock: wire::ClockHandle,
@@ -55,7 +64,7 @@ impl Context {
     pub fn job_inputs<'a>(&'a self, flags: &'a JobFile) -> Inputs<'a> {
         Inputs {
             flags,
-            user: &self.user,
+            user: &self.config.user,
             environment: &self.environment,
             current_dir: &self.current_dir,
             now: self.clock.now(),
@@ -100,21 +109,17 @@ impl Context {
         if let [only] = globals.job_root.as_slice() {
             printer.name_job_root(only);
         }
-        let mut more_job_roots = Vec::new();
+        let mut more = Vec::new();
         for said in said {
             let url = config::job_root(Some(said), &environment, &user)?.url;
-            if url != root.url && !more_job_roots.contains(&url) {
-                more_job_roots.push(url);
+            if url != root.url && !more.contains(&url) {
+                more.push(url);
             }
         }
         Ok(Context {
             printer,
-            format: globals.output,
-            job_root: root.url,
-            job_root_origin: root.origin,
-            more_job_roots,
-            user,
-            is_misread,
+            roots: JobRoots { url: root.url, origin: root.origin, more },
+            config: ReadConfig { user, is_misread },
             environment,
             current_dir,
             clock: wire::clock(),
@@ -123,7 +128,7 @@ impl Context {
     }
 
     pub fn is_machine_output(&self) -> bool {
-        self.format != Format::Text
+        self.printer.format() != Format::Text
     }
 }
 

@@ -26,7 +26,7 @@ pub async fn open_existing(context: &Context) -> Result<StoreHandle, Fault> {
 pub fn open_fault(context: &Context, error: &wire::OpenError) -> Fault {
     Fault::from_error(ExitCode::UNREACHABLE, error).hint(format!(
         "the job root comes from the {}; name another with --job-root or LAMP_JOB_ROOT",
-        context.job_root_origin
+        context.roots.origin
     ))
 }
 
@@ -52,20 +52,20 @@ pub fn workstation_of(context: &Context) -> Result<&Workstation, Fault> {
     })?;
     let mut workstation = Workstation::new(
         state,
-        &context.job_root,
-        &context.user.owner,
+        &context.roots.url,
+        &context.config.user.owner,
         context.environment.user.as_deref(),
-        &context.user.notify,
+        &context.config.user.notify,
         aws_settings(context),
     );
     workstation.caps = Arc::new(caps_in_force(context));
-    workstation.secrets = context.user.aws.secrets();
+    workstation.secrets = context.config.user.aws.secrets();
     workstation.agent_binary = context.environment.agent_binary.clone();
     Ok(context.workstation.get_or_init(|| workstation))
 }
 
 fn aws_settings(context: &Context) -> AwsSettings {
-    let said: AwsFile = context.user.aws.clone();
+    let said: AwsFile = context.config.user.aws.clone();
     AwsSettings {
         profile: said.profile,
         regions: said.regions.unwrap_or_default(),
@@ -81,8 +81,8 @@ fn aws_settings(context: &Context) -> AwsSettings {
 
 /// The caps as the configuration has them now, read again at each launch.
 fn caps_in_force(context: &Context) -> CapsInForce {
-    let reader = CapsReader::new(context.environment.clone(), &context.user);
-    CapsInForce::read_by(context.user.caps, move || {
+    let reader = CapsReader::new(context.environment.clone(), &context.config.user);
+    CapsInForce::read_by(context.config.user.caps, move || {
         reader.read().map_err(|error| error.in_a_line())
     })
 }

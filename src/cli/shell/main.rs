@@ -259,7 +259,7 @@ fn as_a_function(api: &str, environment: &Environment) -> ExitCode {
 }
 
 fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
-    if !matches!(verb, Verb::Daemon(_)) && !context.more_job_roots.is_empty() {
+    if !matches!(verb, Verb::Daemon(_)) && !context.roots.more.is_empty() {
         return Err(Fault::new(
             ExitCode::USAGE,
             "--job-root was given more than once, and only `lamp daemon` takes several",

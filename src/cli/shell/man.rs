@@ -29,7 +29,7 @@ pub fn run(args: &Args, mut commands: Command, context: &Context) -> Result<Exit
     commands.build();
     let folder = context.current_dir.join(&args.out);
     let pages = write_pages(&folder, &commands).map_err(|error| unwritten(&error, &args.out))?;
-    if context.format == Format::Text {
+    if context.printer.format() == Format::Text {
         let pages = counted(pages.len() as u64, "manual page");
         context.printer.line(format!("wrote {pages} to {}", args.out.display()));
     } else {

@@ -33,7 +33,7 @@ pub async fn never_silent<T>(
 pub fn of_root(context: &Context) -> String {
     format!(
         "the job root {} has not answered all that was asked yet; still waiting",
-        context.job_root
+        context.roots.url
     )
 }
 
@@ -41,6 +41,6 @@ pub fn of_root(context: &Context) -> String {
 pub fn of_cloud(context: &Context) -> String {
     format!(
         "the job root {} or the cloud has not answered all that was asked yet; still waiting",
-        context.job_root
+        context.roots.url
     )
 }

@@ -27,7 +27,7 @@ impl<'a> Terminal<'a> {
             store,
             workstation: job_root::workstation_of(self.context)?,
             clock: &self.context.clock,
-            is_misread: self.context.is_misread,
+            is_misread: self.context.config.is_misread,
             face: self,
         })
     }

@@ -74,7 +74,7 @@ fn run_idle(args: &IdleArgs, context: &Context) -> Result<ExitCode, Fault> {
     let gpus = (!args.gpus.is_empty()).then_some(args.gpus.as_slice());
     let series = read_series(&args.files, args.host.as_deref(), gpus)?;
     let replayed = replay_idle(&series, &args.idle_spec(), &args.stall_spec());
-    match context.format {
+    match context.printer.format() {
         Format::Text => replayed.lines().iter().for_each(|line| context.printer.line(line)),
         Format::Json => context.printer.json(&replayed.to_json()),
         Format::Jsonl => {

@@ -97,7 +97,7 @@ pub fn run(_: &Args, context: &Context) -> Result<ExitCode, Fault> {
         let facts = question.facts(last_elapsed).map_err(|error| broken(&*error))?;
         last_elapsed = question.elapsed;
         let verdict = watch.step(&facts);
-        match context.format {
+        match context.printer.format() {
             Format::Text => context.printer.line(word(&verdict)),
             Format::Json | Format::Jsonl => context.printer.json(&verdict),
         }

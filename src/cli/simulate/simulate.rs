@@ -97,7 +97,7 @@ pub struct Args {
 /// Fails when the job has errors or gives no work, a recording is invalid, or prices are unknown.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let submission = args.job.prepare_unbought(context)?;
-    let mut spec = submission.spec(&context.user.owner, context.clock.now());
+    let mut spec = submission.spec(&context.config.user.owner, context.clock.now());
     let loaded = submission.loaded;
     let named = loaded
         .origins

@@ -67,7 +67,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let group = &args.by;
     let (groups, total) = (sums(&rows, group), total(&rows));
-    match context.format {
+    match context.printer.format() {
         Format::Json => {
             printer.json(&CostDocument { by: group, groups: &groups, total: &total, rows: &rows })
         }

@@ -35,7 +35,7 @@ impl Undriven<'_> {
             () = context.clock.sleep(LOOKED_FOR) => Vec::new(),
         };
         // With several roots, a command must name its root.
-        let root = if context.more_job_roots.is_empty() {
+        let root = if context.roots.more.is_empty() {
             None
         } else {
             Some(self.workstation.job_root.as_str())
@@ -60,7 +60,8 @@ impl Undriven<'_> {
             .into_iter()
             .filter_map(Result::ok)
             .filter(|dir| self.jobs.is_empty() || self.jobs.contains(dir.job()));
-        let (owner, here, now) = (context.user.owner.as_str(), here.as_str(), context.clock.now());
+        let (owner, here, now) =
+            (context.config.user.owner.as_str(), here.as_str(), context.clock.now());
         let read = stream::iter(ours).map(|dir: JobDir| async move {
             let summary = Summary::read(&dir, now).await.ok().flatten()?;
             let is_elsewhere = match &summary.plan {

@@ -45,7 +45,11 @@ impl Lying {
     /// The jobs of the previous job root, which `next` replaces.
     #[cfg(feature = "aws")]
     pub async fn behind(context: &Context, next: &str) -> Option<Lying> {
-        if context.job_root == next { None } else { Lying::look(context, &context.job_root).await }
+        if context.roots.url == next {
+            None
+        } else {
+            Lying::look(context, &context.roots.url).await
+        }
     }
 
     #[cfg(feature = "aws")]
@@ -92,7 +96,7 @@ impl Lying {
 pub async fn tell_of_the_default(context: &Context) {
     let unsaid = Environment { job_root: None, ..context.environment.clone() };
     let Ok(default) = config::job_root(None, &unsaid, &UserConfig::default()) else { return };
-    if default.url == context.job_root {
+    if default.url == context.roots.url {
         return;
     }
     if let Some(lying) = Lying::look(context, &default.url).await {

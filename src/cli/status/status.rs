@@ -211,11 +211,12 @@ async fn tell_money_and_needs(
 fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     if summaries.is_empty() {
         let is_missing = context
-            .job_root
+            .roots
+            .url
             .strip_prefix("file://")
             .is_some_and(|folder| !std::path::Path::new(folder).is_dir());
         let which = if is_missing { ", a folder that is not there yet" } else { "" };
-        context.printer.note(format!("no jobs in {}{which}", context.job_root));
+        context.printer.note(format!("no jobs in {}{which}", context.roots.url));
         context.printer.hint(find_job::FIRST_JOB);
         return;
     }

@@ -33,7 +33,7 @@ pub async fn check(
     let terminal = Terminal::new(context, false);
     let session = terminal.session(&store)?;
     let workstation = session.workstation;
-    let spec = submission.spec(&context.user.owner, context.clock.now());
+    let spec = submission.spec(&context.config.user.owner, context.clock.now());
     let dir = TuningDir::new(store.clone(), &tuning_name(&spec.spec.name));
     if dir.end().await.map_err(|error| record_fault(&error))?.is_some() {
         // It starts no more trials.

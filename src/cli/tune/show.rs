@@ -65,7 +65,7 @@ async fn only_one(context: &Context, store: &crate::wire::StoreHandle) -> Result
     let all = all.map_err(|error| record_errors::record_fault(&error.into()))?;
     match all.as_slice() {
         [only] => Ok(only.name().to_owned()),
-        [] => Err(Fault::new(ExitCode::NOT_FOUND, format!("no tuning in {}", context.job_root))
+        [] => Err(Fault::new(ExitCode::NOT_FOUND, format!("no tuning in {}", context.roots.url))
             .hint("`lamp tune JOB.toml` begins one")),
         _ => Err(Fault::new(ExitCode::USAGE, "several tunings are there, and none was named")
             .hint("`lamp tune list` lists them")),
@@ -136,7 +136,7 @@ pub async fn list(context: &Context) -> Result<ExitCode, Fault> {
         return Ok(ExitCode::SUCCESS);
     }
     if views.is_empty() {
-        context.printer.note(format!("no tuning in {}", context.job_root));
+        context.printer.note(format!("no tuning in {}", context.roots.url));
         context.printer.hint("`lamp tune JOB.toml` begins one");
         return Ok(ExitCode::SUCCESS);
     }

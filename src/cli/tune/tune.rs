@@ -145,7 +145,7 @@ async fn make(
 ) -> Result<String, Fault> {
     let store = job_root::open(context).await?;
     let terminal = Terminal::new(context, false);
-    let spec = submission.spec(&context.user.owner, context.clock.now());
+    let spec = submission.spec(&context.config.user.owner, context.clock.now());
     let packed = packed_job::pack(&terminal.session(&store)?, submission, spec).await?;
     let here = drive::here(&job_root::workstation(context)?)?;
     let tuning = tuning_of(&packed.spec, tune, here.as_str());

@@ -4,9 +4,10 @@
 //!   the plan of rank 0 ──> its machines by the token ──> the one of this rank ──> plan.json
 //! ```
 //! This rank buys nothing: without the machine there is no plan, and the job waits. So a lost reply
-//! or a refusal concerns the job of rank 0 alone. With spot machines, or with roles that have their
-//! own, each rank buys its machine itself, once rank 0 has one. Not here: a later machine of a rank
-//! (`plan`).
+//! or a refusal concerns the job of rank 0 alone. If the launch made fewer machines than ranks, the
+//! plan of a rank without one is refused, and its next one buys a machine alone. With spot
+//! machines, or with roles that have their own, each rank buys its machine itself, once rank 0 has
+//! one. Not here: a later machine of a rank (`plan`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +20,9 @@ use crate::controller::act_result::{ActEffect, ActError};
 use crate::controller::job_memory::JobMemory;
 use crate::controller::observe::Observed;
 use crate::instance::{InstanceView, RANKS_TAG, tags_of_rank};
-use crate::job::{GangLaunch, GangMember, Plan, Reason, ResolvedSpec, Spec, Wish, machine_kinds};
+use crate::job::{
+    GangLaunch, GangMember, Plan, Reason, Refusal, ResolvedSpec, Spec, Wish, machine_kinds,
+};
 use crate::jobdir::{GangDir, JobDir, JobDirError};
 use crate::market::{CloudKind, Supply, Zone};
 use crate::policy::Wishes;
@@ -29,6 +32,16 @@ use crate::ports::{Clock, CloudError, Created};
 /// Between two looks for the launch of rank 0. Shorter asks EC2 once more for each rank. Longer
 /// leaves a machine without its plan, and its agent without a price.
 const LAUNCH_LOOK: Duration = Duration::from_secs(10);
+
+/// The result of the call of rank 0 for another rank.
+enum Launched {
+    Machine(String),
+    /// It made machines for other ranks only.
+    None {
+        refusal: Refusal,
+        why: String,
+    },
+}
 
 /// A rank that ends and has no plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +135,16 @@ impl JobLauncher {
         member: &GangMember,
         memory: &mut JobMemory,
     ) -> Result<ActEffect, ActError> {
-        let Some((plan, instance)) = self.launched_for(dir, member).await? else {
+        let found = self.launched_for(dir, member).await?;
+        if let Some((plan, Launched::None { refusal, why })) = found {
+            info!(job = %dir.job(), attempt = plan.attempt.number(), "rank 0 launched none: {why}");
+            let attempt = plan.attempt;
+            self.record_launch(dir, memory, plan, None).await?;
+            let attempt = memory.attempts.entry(attempt).or_default();
+            attempt.refused(Some(refusal), why, self.clock.mono());
+            return Ok(ActEffect::Changed);
+        }
+        let Some((plan, Launched::Machine(instance))) = found else {
             let text = format!("rank 0, {}, which launches all machines", member.leader());
             let reason = Reason::new(self.clock.now(), "gang", "wait", text);
             self.wait_for(dir, memory, reason, None, LAUNCH_LOOK).await;
@@ -204,18 +226,21 @@ impl JobLauncher {
         Ok(())
     }
 
-    /// The plan of this rank with its machine, from the newest launch of rank 0 that has one.
+    /// The plan of this rank, from the newest launch of rank 0, with what it made for this rank.
     async fn launched_for(
         &self,
         dir: &JobDir,
         member: &GangMember,
-    ) -> Result<Option<(Plan, String)>, ActError> {
+    ) -> Result<Option<(Plan, Launched)>, ActError> {
         let leader = JobDir::new(Arc::clone(&self.store), member.leader().clone());
         for number in leader.attempts().await?.into_iter().rev() {
             let plan = leader.plan(number).await?.and_then(|plan| rank_plan(plan, dir, member));
             let Some(plan) = plan else { continue };
             match self.clouds.get(plan.offer.cloud)?.launch(&plan).await {
-                Ok(instance) => return Ok(Some((plan, instance))),
+                Ok(instance) => return Ok(Some((plan, Launched::Machine(instance)))),
+                Err(CloudError::NoCapacity { refusal, what }) => {
+                    return Ok(Some((plan, Launched::None { refusal, why: what })));
+                }
                 // The cloud shows no machine of this launch: refused, or not made yet.
                 Err(CloudError::Ambiguous { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -239,7 +264,8 @@ fn rank_plan(leader: Plan, dir: &JobDir, member: &GangMember) -> Option<Plan> {
     let launch = leader.gang.clone()?;
     let mut tags: BTreeMap<String, String> = tags_of_rank(leader.tags, member.rank);
     tags.remove(RANKS_TAG);
-    let reason = format!("the launch of {} has a machine for rank {}", launch.leader, member.rank);
+    let reason =
+        format!("one call of {} launches all ranks, also rank {}", launch.leader, member.rank);
     Some(Plan {
         job: dir.job().clone(),
         reasons: vec![reason],

@@ -231,7 +231,15 @@ impl JobLauncher {
         let mut reasons = vec![reason.to_owned()];
         reasons.extend(placed.reasons);
         reasons.extend(gang.as_ref().map(|gang| {
-            format!("one call launches all {} machines in one zone, or none of them", gang.ranks)
+            let ranks = gang.ranks;
+            match gang.fewest {
+                None => {
+                    format!("one call launches all {ranks} machines in one zone, or none of them")
+                }
+                Some(few) => format!(
+                    "one call launches {few} to {ranks} machines in one zone, as many as it has"
+                ),
+            }
         }));
         if is_followed {
             reasons

@@ -94,7 +94,7 @@ impl SeenJob<'_> {
         let kind = match about {
             AttentionKind::Stalled => EventKind::Stalled,
             AttentionKind::Idle => EventKind::Idle,
-            AttentionKind::Other => EventKind::Attention,
+            AttentionKind::Stacks | AttentionKind::Other => EventKind::Attention,
         };
         let command = match kind {
             EventKind::Stalled => Some(format!("lamp logs {}", self.job)),

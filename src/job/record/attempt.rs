@@ -190,6 +190,38 @@ impl Settled {
     pub fn was_launched(&self) -> bool {
         self.instance.is_some() || self.usd > Usd::ZERO
     }
+
+    /// The part of its billed time that was idle, 0 to 1. `None`: its agent left no count.
+    pub fn idle_share(&self) -> Option<f64> {
+        // Without billed time there is no money to lose.
+        if self.billed == Span::ZERO {
+            return Some(0.0);
+        }
+        self.outcome.as_ref().map(|outcome| self.billed_share(outcome.idle))
+    }
+
+    /// The part of its billed time with work that an interruption lost, 0 to 1. `None`: its agent
+    /// left no count.
+    pub fn lost_share(&self) -> Option<f64> {
+        if self.billed == Span::ZERO || !self.because.is_interruption() {
+            return Some(0.0);
+        }
+        self.outcome.as_ref().map(|outcome| self.billed_share(outcome.unsaved()))
+    }
+
+    /// Its cost while idle. `None`: its agent left no count.
+    pub fn idle_usd(&self) -> Option<Usd> {
+        self.idle_share().map(|share| self.usd.part(share))
+    }
+
+    /// Its cost for work that an interruption lost. `None`: its agent left no count.
+    pub fn lost_usd(&self) -> Option<Usd> {
+        self.lost_share().map(|share| self.usd.part(share))
+    }
+
+    fn billed_share(&self, time: Span) -> f64 {
+        (time.secs_f64() / self.billed.secs_f64()).clamp(0.0, 1.0)
+    }
 }
 
 #[cfg(test)]

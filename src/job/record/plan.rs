@@ -87,7 +87,7 @@ impl Plan {
         user.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// How many machines its launch buys.
+    /// How many machines its launch buys at most.
     pub fn machines(&self) -> u32 {
         self.gang.as_ref().map_or(1, |gang| gang.ranks)
     }
@@ -141,8 +141,18 @@ pub struct GangLaunch {
     pub leader: JobId,
     /// The place of this machine in the launch, from 0.
     pub rank: u32,
-    /// How many machines the call launches: all of them or none.
+    /// How many machines the call launches at most.
     pub ranks: u32,
+    /// How many at least; with fewer, it launches none. `None`: all of them or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fewest: Option<u32>,
+}
+
+impl GangLaunch {
+    /// How many machines the call launches at least.
+    pub fn at_least(&self) -> u32 {
+        self.fewest.unwrap_or(self.ranks)
+    }
 }
 
 /// The launch call beside offer, tags and token: nothing of it is decided later.

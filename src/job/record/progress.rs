@@ -30,6 +30,9 @@ pub struct ProgressLine {
     pub checkpoint: Option<String>,
     #[serde(default)]
     pub done: Option<bool>,
+    /// A rank of a gang writes it: the next lines belong to this epoch.
+    #[serde(default)]
+    pub gang_epoch: Option<u32>,
     /// The values that could not be read, as written: `loss: NaN`.
     #[serde(skip)]
     pub lost: Vec<String>,
@@ -58,6 +61,14 @@ pub struct Progress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secs_per_step_high: Option<f64>,
 }
+
+/// Steps without a report, after which the end is unknown. Fewer would hide the end during an
+/// evaluation, more would show one that slides forward.
+const OVERDUE_STEPS: f64 = 10.0;
+
+/// The same for fast steps: a script may report each thousandth. Longer would show an end that
+/// slides forward.
+const OVERDUE_SECS_MIN: f64 = 900.0;
 
 /// A narrower range of the time left is shown as one value: its ends would read the same.
 const RANGE_MIN: f64 = 0.05;
@@ -243,6 +254,14 @@ impl Progress {
         Progress { secs_per_step: None, secs_per_step_low: None, secs_per_step_high: None, ..self }
     }
 
+    /// Whether its last step is so old that the end is unknown. `heard`: the time of the status, by
+    /// the clock of the same machine.
+    pub fn is_overdue(&self, heard: Timestamp) -> bool {
+        let pace = self.secs_per_step_high.or(self.secs_per_step).unwrap_or(0.0);
+        let age = self.at.map_or(0.0, |at| heard.duration_since(at).as_secs_f64());
+        age > (OVERDUE_STEPS * pace).max(OVERDUE_SECS_MIN)
+    }
+
     /// Seconds until the total at the pace so far.
     pub fn secs_left(&self) -> Option<f64> {
         let (step, total, pace) = (self.step?, self.total?, self.secs_per_step?);
@@ -262,6 +281,21 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn end_is_unknown_when_no_step_was_reported_for_long() {
+        let at = Timestamp::UNIX_EPOCH;
+        let after = |secs: i64| at + jiff::SignedDuration::from_secs(secs);
+        let paced =
+            |secs: f64| Progress { at: Some(at), secs_per_step: Some(secs), ..Progress::default() };
+        assert!(!paced(0.5).is_overdue(after(900)), "it reports each thousandth step");
+        assert!(paced(0.5).is_overdue(after(901)));
+        assert!(!paced(600.0).is_overdue(after(6000)));
+        assert!(paced(600.0).is_overdue(after(6001)));
+        let slow = Progress { secs_per_step_high: Some(200.0), ..paced(60.0) };
+        assert!(!slow.is_overdue(after(2000)), "the slower steps count");
+        assert!(!Progress::default().is_overdue(after(9999)), "nothing was reported");
+    }
 
     #[test]
     fn line_may_say_little_and_must_be_an_object() {

@@ -3,6 +3,8 @@
 //! The agent's outcome decides why it ended. Without a readable outcome, the cloud's reason, the
 //! users' wishes and the last heartbeat decide. If the cloud names a user, our record and the alarm
 //! show whether that was us. A guess must be marked as one.
+//!
+//! Not here: the sum of all attempts (`job::record::receipt`).
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ pub struct GatherFacts<'a> {
     pub rank: u32,
     /// The ranks that are ready, in order.
     pub ready: &'a [GangReady],
-    /// The ranks whose jobs have ended: they do not come.
+    /// The ranks that do not come: their jobs have ended, or they have no machine.
     pub gone: &'a [u32],
     pub waited: Duration,
     /// How long it waits for all: `join` at the start, `hold` later.

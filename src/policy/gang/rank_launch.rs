@@ -1,9 +1,10 @@
 //! Which call launches the machine of a rank.
 //!
 //! On a cloud with zones, one call buys the first on-demand machines of all ranks: all of them or
-//! none. Rank 0 makes this call. Two kinds are bought one by one: spot machines, because EC2 gives
-//! the machines of one spot call no order, and the machines of roles that differ. The others follow
-//! rank 0 into its zone. Each later machine is bought by its rank alone, in the zone of the first.
+//! none, or as many as there are, if the gang begins with fewer. Rank 0 makes this call. Two kinds
+//! are bought one by one: spot machines, because EC2 gives the machines of one spot call no order,
+//! and the machines of roles that differ. The others follow rank 0 into its zone. Each later
+//! machine is bought by its rank alone, in the zone of the first.
 
 use crate::job::{AttemptRecord, GangLaunch, GangMember, MarketChoice, Spec};
 use crate::market::{CloudKind, Zone};
@@ -36,10 +37,17 @@ pub fn rank_purchase(spec: &Spec, history: &[AttemptRecord]) -> RankPurchase {
             leader: member.leader().clone(),
             rank: 0,
             ranks: u32::try_from(member.seats.len()).unwrap_or(u32::MAX),
+            fewest: fewest(spec),
         }),
         _ if history.is_empty() => RankPurchase::Joins,
         _ => RankPurchase::Alone,
     }
+}
+
+/// The fewest machines that the gang begins with, if it can begin with fewer than all.
+fn fewest(spec: &Spec) -> Option<u32> {
+    let nodes = spec.gang.as_ref()?.nodes;
+    (nodes.min < nodes.max).then(|| nodes.min.max(1))
 }
 
 fn is_bought_apart(spec: &Spec) -> bool {
@@ -126,6 +134,18 @@ mod tests {
         assert_eq!(rank_purchase(&spec(CloudKind::Aws, 2), &[]), RankPurchase::Joins);
         assert_eq!(machines_of_launch(&spec(CloudKind::Aws, 0), &[]), 3);
         assert_eq!(machines_of_launch(&spec(CloudKind::Aws, 2), &[]), 1);
+    }
+
+    #[test]
+    fn elastic_gang_takes_what_there_is_from_its_fewest_on() {
+        let launched = |nodes: &str| {
+            let mut spec = spec(CloudKind::Aws, 0);
+            spec.gang.as_mut().unwrap().nodes = nodes.parse().unwrap();
+            let RankPurchase::Leads(launch) = rank_purchase(&spec, &[]) else { panic!() };
+            (launch.at_least(), launch.ranks, launch.fewest)
+        };
+        assert_eq!(launched("2..3"), (2, 3, Some(2)));
+        assert_eq!(launched("3"), (3, 3, None), "all or none");
     }
 
     #[test]

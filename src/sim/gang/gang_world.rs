@@ -221,9 +221,9 @@ impl GangWorld {
         true
     }
 
-    /// Whether EC2 has room for a call of so many machines.
-    pub fn has_room(&self, machines: u32, now: Duration) -> bool {
-        self.state().room.is_none_or(|(most, until)| machines <= most || now >= until)
+    /// The most machines that EC2 has for one call.
+    pub fn room(&self, now: Duration) -> u32 {
+        self.state().room.filter(|(_, until)| now < *until).map_or(u32::MAX, |(most, _)| most)
     }
 
     /// How long a call of the store takes beside the usual time.

@@ -81,7 +81,12 @@ async fn rank_run(
         None => text("LAMP_CHECKPOINT_DIR")?.into(),
     };
     let notice = PathBuf::from(text("LAMP_NOTICE")?);
-    let paths = RankPaths { hostfile: notice.with_file_name("gang-hostfile"), checkpoints, notice };
+    let paths = RankPaths {
+        hostfile: notice.with_file_name("gang-hostfile"),
+        checkpoints,
+        notice,
+        progress: PathBuf::from(text("LAMP_PROGRESS")?),
+    };
     let words = start.launch.argv.get(RANK_PROGRAM.len()..)?;
     let dice = &host.world.gang()?.dice;
     let me = RankSelf {

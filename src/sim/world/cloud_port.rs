@@ -14,7 +14,7 @@ use super::offers::ZONES;
 use super::world::{Deed, EndRequest, World};
 use crate::instance::{InstanceState, InstanceView, MachineRef};
 use crate::job::{
-    LaunchRequest, MachineSpec, MarketChoice, Plan, Reaction, Refusal, Shutdown, Spec,
+    GangLaunch, LaunchRequest, MachineSpec, MarketChoice, Plan, Reaction, Refusal, Shutdown, Spec,
 };
 use crate::market::{Market, Offer, PriceHistory, PricePoint, Region, Span, Supply};
 use crate::ports::{Cloud, CloudError, CredentialsGap, NoCredentials};
@@ -136,6 +136,10 @@ impl Ec2Line {
         let found = self.world.ec2.by_token(plan, self.behind());
         match found.into_iter().next() {
             Some(machine) => Self::reply(lost, act, machine.id),
+            None if !lost && self.world.ec2.made_none_for(plan) => Err(CloudError::NoCapacity {
+                what: "the launch had machines for other ranks only".into(),
+                refusal: Refusal::Capacity,
+            }),
             None => Err(ambiguous(act, "the launch of rank 0 does not show it yet")),
         }
     }
@@ -194,7 +198,8 @@ impl Ec2Line {
             (&self.world.weather, &self.world.sold, self.world.timeline.now());
         let is_spot = plan.offer.market == Market::Spot;
         let zone = EMPTY.iter().find(|(zone, _)| *zone == plan.offer.zone.as_str());
-        let has_room = self.world.gang().is_none_or(|gang| gang.has_room(plan.machines(), now));
+        let least = plan.gang.as_ref().map_or(1, GangLaunch::at_least);
+        let has_room = self.world.gang().is_none_or(|gang| gang.room(now) >= least);
         let refusal = match zone {
             _ if !has_room => Refusal::Capacity,
             Some((_, trouble)) if weather.is(*trouble) => Refusal::Capacity,

@@ -205,6 +205,18 @@ impl Ec2 {
         self.lock().iter().any(|machine| machine.token == token)
     }
 
+    /// Whether the launch of this rank made machines, and none for it.
+    pub fn made_none_for(&self, plan: &Plan) -> bool {
+        let machines = self.lock();
+        let mut made = machines
+            .iter()
+            .filter(|machine| {
+                machine.token == plan.client_token && machine.offer.zone == plan.offer.zone
+            })
+            .peekable();
+        made.peek().is_some() && !made.any(|machine| machine.is_of_rank(plan))
+    }
+
     pub fn launch(&self, world: &Arc<World>, plan: &Plan) -> LaunchAnswer {
         let request = serde_json::to_vec(&(&plan.offer, &plan.launch, &plan.tags, &plan.bid))
             .expect("a plan is a record");
@@ -225,7 +237,8 @@ impl Ec2 {
             };
         }
         drop(machines);
-        let ids: Vec<String> = (0..plan.machines())
+        let room = world.gang().map_or(u32::MAX, |gang| gang.room(world.timeline.now()));
+        let ids: Vec<String> = (0..plan.machines().min(room))
             .map(|rank| self.launch_one(world, &plan_of_rank(plan, rank), &request))
             .collect();
         LaunchAnswer::New(ids)

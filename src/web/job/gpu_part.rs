@@ -1,7 +1,9 @@
 //! A row for each GPU: use, memory, power, clock, heat, health, the last hour, and its processes.
 
+use jiff::Timestamp;
 use maud::{Markup, html};
 
+use super::axis_part::axis;
 use crate::app::analysis::gpu_history::{GpuHistory, GpuLine, GpuPlot};
 use crate::app::text::measure;
 use crate::app::view::job_summary::Summary;
@@ -107,13 +109,21 @@ fn processes(all: &[GpuProcess]) -> String {
 }
 
 /// A plot for each value, with a line for each GPU. One GPU has its values in the other plots.
-pub fn gpu_plots(history: &GpuHistory, end_secs: f64, links: &Markup) -> Markup {
+pub fn gpu_plots(
+    history: &GpuHistory,
+    began: Option<Timestamp>,
+    end_secs: f64,
+    links: &Markup,
+) -> Markup {
     let shown = history.plots.iter().filter(|plot| plot.lines.len() > 1);
     html! {
         @for plot in shown {
             figure.plot data-gpus=(plot.name) {
                 figcaption { strong { (title(plot.name)) } " " (legend(plot)) (links) }
-                div.canvas { (drawing(plot, &history.t_secs, end_secs)) }
+                div.canvas {
+                    (drawing(plot, &history.t_secs, end_secs))
+                    (axis(began, end_secs, &measure(top(plot), plot.unit)))
+                }
             }
         }
     }
@@ -133,9 +143,14 @@ fn legend(plot: &GpuPlot) -> Markup {
     }
 }
 
-fn drawing(plot: &GpuPlot, t_secs: &[f64], end: f64) -> Markup {
+/// The highest value of a plot.
+fn top(plot: &GpuPlot) -> f64 {
     let known = plot.lines.iter().flat_map(|line| line.values.iter().flatten());
-    let top = known.copied().fold(1e-9_f64, f64::max);
+    known.copied().fold(1e-9_f64, f64::max)
+}
+
+fn drawing(plot: &GpuPlot, t_secs: &[f64], end: f64) -> Markup {
+    let top = top(plot);
     let point = |secs: f64, value: f64| {
         let y = HEIGHT - 1.0 - (value / top).clamp(0.0, 1.0) * (HEIGHT - 2.0);
         format!("{:.1},{y:.1}", (secs / end).clamp(0.0, 1.0) * WIDTH)

@@ -1,5 +1,6 @@
 //! Parts of the page of a job, and what its open pages share.
 
+pub mod axis_part;
 pub mod ends_part;
 pub mod gang_part;
 pub mod gpu_part;

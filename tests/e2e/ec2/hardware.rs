@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-use crate::image;
-use crate::nspawn::Machine;
-use crate::vm::Vm;
+use crate::systemd::image;
+use crate::systemd::nspawn::Machine;
+use crate::systemd::vm::Vm;
 
 /// As cloud-init does it, in a fraction of its time: once in the life of the instance, as root,
 /// with what the metadata service says.

@@ -123,7 +123,7 @@ fn a_machine_whose_disk_hangs_is_put_out_by_its_switch() {
     tell(&desk, &machine, &format!("{deadline}; echo the deadline is near"));
     until_it_says(&desk, &machine, "the deadline is near");
     let told = Instant::now();
-    desk.ec2.vm(&machine.id, crate::vm::Vm::hang_the_disk);
+    desk.ec2.vm(&machine.id, crate::systemd::vm::Vm::hang_the_disk);
     let near = Duration::from_secs(AFTER_THE_NEXT_AGENT);
     let ended = until_dark(&desk, &machine, near + SWITCH + LADDER);
     assert_eq!(ended.reason, ITSELF);

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::image;
-use crate::nspawn::Machine;
-use crate::vm;
+use crate::systemd::image;
+use crate::systemd::nspawn::Machine;
+use crate::systemd::vm;
 use lamp_test_support::ec2::{FalseEc2, Options, Seen, State, base64};
 use lamp_test_support::imds::{ACTION, FalseImds};
 use lamp_test_support::skipped;

@@ -16,9 +16,7 @@ mod bounds;
 #[cfg(feature = "aws")]
 mod cloud_init;
 #[cfg(feature = "aws")]
-mod desk;
-#[cfg(feature = "aws")]
-mod faults;
+pub(crate) mod desk;
 #[cfg(feature = "aws")]
 mod gang;
 mod hardware;
@@ -28,7 +26,7 @@ mod journey;
 mod kernels;
 #[cfg(feature = "aws")]
 mod keys;
-mod machines;
+pub(crate) mod machines;
 pub mod network;
 mod proof;
 #[cfg(feature = "aws")]

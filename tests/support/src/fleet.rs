@@ -27,7 +27,7 @@ const PAGE: usize = 1000;
 const JOB: &str = "@JOB@";
 
 /// The calls at the end of one job, without one for each machine: for machines, disks, addresses,
-/// interfaces and spot requests. tests/adapters/ec2_residue.rs counts them in the adapter.
+/// interfaces and spot requests. tests/adapters/ec2/ec2_residue.rs counts them in the adapter.
 pub const RESIDUE_CALLS: usize = 5;
 
 /// As long as the script of a real machine's first boot.
@@ -148,6 +148,28 @@ impl Fleet {
             fleet.share(&format!("jobs/{job}/receipt.json"), "receipt");
         }
         Arc::new(fleet)
+    }
+
+    /// The same jobs as gangs of so many ranks: each job knows the jobs of its gang. `running` is a
+    /// multiple of `ranks`.
+    pub fn of_gangs(clock: Arc<dyn Clock>, running: usize, ranks: usize) -> Arc<Self> {
+        let fleet = Fleet::new(clock, running, 0);
+        for first in (0..running).step_by(ranks) {
+            let jobs = || (first..first + ranks).map(job);
+            let seats: Vec<Value> =
+                jobs().map(|job| json!({ "job": job, "role": "worker" })).collect();
+            for (rank, job) in jobs().enumerate() {
+                let mut spec: Value =
+                    serde_json::from_str(&fleet.records["spec"].replace(JOB, job.as_str()))
+                        .expect("it was written here");
+                spec["spec"]["gang"] = json!({ "engine": "torchrun",
+                    "member": { "rank": rank, "seats": seats, "retries_max": 0 } });
+                let body = Body::Own(Bytes::from(spec.to_string()));
+                let key = format!("jobs/{job}/spec.json");
+                fleet.state().objects.insert(key, (body, fleet.clock.now()));
+            }
+        }
+        fleet
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

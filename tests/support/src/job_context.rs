@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lamplighter::cli::{ColorChoice, Context, Format, Printer};
+use lamplighter::cli::{ColorChoice, Context, Format, JobRoots, Printer, ReadConfig};
 use lamplighter::config::{Environment, UserConfig};
 
 use crate::virtual_clock::VirtualClock;
@@ -11,12 +11,8 @@ use crate::virtual_clock::VirtualClock;
 pub fn context(job_root: String, clock: Arc<VirtualClock>) -> Context {
     Context {
         printer: Arc::new(Printer::new(Format::Text, true, ColorChoice::Never, true)),
-        format: Format::Text,
-        job_root,
-        job_root_origin: "flag",
-        more_job_roots: Vec::new(),
-        user: UserConfig::default(),
-        is_misread: false,
+        roots: JobRoots { url: job_root, origin: "flag", more: Vec::new() },
+        config: ReadConfig { user: UserConfig::default(), is_misread: false },
         environment: Environment::default(),
         current_dir: "/".into(),
         clock,

@@ -25,13 +25,18 @@ use super::errors::{Class, Ec2Error, RefusedCall};
 use super::subnets;
 use crate::adapters::aws::session::AwsSession;
 use crate::adapters::host::system_clock::SystemClock;
-use crate::job::{LaunchRequest, Plan, Shutdown};
+use crate::instance::tags_of_launch;
+use crate::job::{GangLaunch, LaunchRequest, Plan, Refusal, Shutdown};
 use crate::market::{Market, UsdPerHour};
 use crate::ports::{Clock, CloudError};
 
 /// IAM tells EC2 about a new instance profile within seconds. If this is shorter, the first launch
 /// after `lamp init aws` fails. If it is longer, a misspelled name is reported late.
 const PROFILE_KNOWN_WITHIN: Duration = Duration::from_secs(120);
+
+/// EC2 keeps a client token for at least a day. With an older one, the same call might buy a second
+/// gang. Much shorter leaves a rank without an answer.
+const TOKEN_LIVES: Duration = Duration::from_secs(20 * 3600);
 
 const ACT: &str = "launch a machine";
 
@@ -104,8 +109,50 @@ async fn send(request: RunInstancesFluentBuilder) -> Result<RunInstancesOutput, 
 /// The machine of this rank. Its plan never buys: a second purchase could be a second gang.
 async fn launched_by_rank_0(session: &AwsSession, plan: &Plan) -> Result<String, CloudError> {
     let found = describe::by_token(session, plan).await?;
-    found.first().map(|machine| machine.id.clone()).ok_or_else(|| {
-        Ec2Error::ambiguous(ACT, "the launch of rank 0 does not show the machine of this rank yet")
+    if let Some(machine) = found.first() {
+        return Ok(machine.id.clone());
+    }
+    let age = SystemClock.now().duration_since(plan.created);
+    let may_ask = age < TOKEN_LIVES.try_into().expect("some hours fit");
+    let leaders = leaders(plan).filter(|leaders| may_ask && !is_all_or_none(leaders));
+    let Some(leaders) = leaders else { return Err(not_shown()) };
+    // Once the machine of rank 0 is shown, the same call buys nothing. Its answer names all
+    // machines of the launch, and DescribeInstances may still lack some.
+    if describe::by_token(session, &leaders).await?.is_empty() {
+        return Err(not_shown());
+    }
+    let client = session.ec2(&plan.offer.region).await;
+    let made = match send(request(&client, &leaders)?).await {
+        Ok(made) if !made.instances().is_empty() => made,
+        Ok(_) => return Err(not_shown()),
+        Err(trouble) if trouble.is(Class::Spent) => return Err(not_shown()),
+        Err(trouble) => return Err(trouble.into()),
+    };
+    made_id(&made, plan).map_err(|_| {
+        let (had, ranks) = (made.instances().len(), leaders.machines());
+        CloudError::NoCapacity {
+            refusal: Refusal::Capacity,
+            what: format!("EC2 had machines for {had} of {ranks} ranks"),
+        }
+    })
+}
+
+fn not_shown() -> CloudError {
+    Ec2Error::ambiguous(ACT, "the launch of rank 0 does not show the machine of this rank yet")
+}
+
+fn is_all_or_none(plan: &Plan) -> bool {
+    plan.gang.as_ref().is_none_or(|gang| gang.at_least() == gang.ranks)
+}
+
+/// The plan of rank 0, as far as it makes the request of the launch.
+fn leaders(plan: &Plan) -> Option<Plan> {
+    let gang = plan.gang.as_ref()?;
+    Some(Plan {
+        job: gang.leader.clone(),
+        tags: tags_of_launch(plan.tags.clone(), &gang.leader, gang.ranks),
+        gang: Some(GangLaunch { rank: 0, ..gang.clone() }),
+        ..plan.clone()
     })
 }
 
@@ -167,13 +214,14 @@ fn request(
         });
     };
     let spot = plan.offer.market == Market::Spot;
-    // Equal numbers: EC2 launches all of them or none.
-    let count = i32::try_from(plan.machines()).unwrap_or(i32::MAX);
+    // EC2 launches as many as it has up to the second number, and none below the first.
+    let count = |machines: u32| i32::try_from(machines).unwrap_or(i32::MAX);
+    let least = plan.gang.as_ref().map_or(1, GangLaunch::at_least);
     let mut request = client
         .run_instances()
         .client_token(&plan.client_token)
-        .min_count(count)
-        .max_count(count)
+        .min_count(count(least))
+        .max_count(count(plan.machines()))
         .image_id(&launch.image)
         .instance_type(plan.offer.instance_type.as_str().into())
         .set_security_group_ids(

@@ -70,6 +70,8 @@ pub enum EpochCause {
     Stopped,
     /// A rank came to an epoch that runs without it.
     Joined,
+    /// An engine could not begin, and the next epoch tries again.
+    Unstarted,
     /// The work is done.
     Done,
 }

@@ -4,8 +4,9 @@
 
 use super::gang_role::GangRole;
 use super::gang_spec::{GangEngine, GangSpec, NODES_MAX};
-use crate::job::{Command, Finding, MarketChoice, Spec};
-use crate::market::{CloudKind, Span};
+use super::member_specs::machine_kinds;
+use crate::job::{Command, Finding, MachineSpec, MarketChoice, Spec};
+use crate::market::{Arch, CloudKind, Span};
 
 /// The shortest wait for a member. Below it, an agent that starts late is taken for missing.
 const JOIN_MIN: Span = Span::from_secs(10);
@@ -18,6 +19,7 @@ pub fn check_gang(spec: &Spec, found: &mut Vec<Finding>) {
     check_engine(gang, &spec.command, found);
     check_times(gang, found);
     check_place(spec, found);
+    check_processors(gang, spec, found);
 }
 
 fn check_size(gang: &GangSpec, found: &mut Vec<Finding>) {
@@ -110,6 +112,23 @@ fn check_times(gang: &GangSpec, found: &mut Vec<Finding>) {
             );
         }
     }
+}
+
+/// All roles have one image and one set of files, which suit one kind of processor.
+fn check_processors(gang: &GangSpec, spec: &Spec, found: &mut Vec<Finding>) {
+    let arch = |machine: &MachineSpec| {
+        let mut all = machine.instance_types.iter().map(|name| Arch::of_type_name(name));
+        let first = all.next()??;
+        all.all(|other| other == Some(first)).then_some(first)
+    };
+    let kinds = machine_kinds(gang, &spec.machine);
+    let known: Vec<(GangRole, Arch)> =
+        kinds.iter().filter_map(|(role, machine, _)| Some((*role, arch(machine)?))).collect();
+    let Some(((first, one), rest)) = known.split_first() else { return };
+    let Some((role, other)) = rest.iter().find(|(_, other)| other != one) else { return };
+    let path = format!("gang.{}.instance_types", role.word());
+    let what = format!("have {other} processors, and [gang.{}] has {one}", first.word());
+    found.push(Finding::error(&path, what).hint("name types of one processor for all roles"));
 }
 
 /// Where gangs can run in this version.

@@ -447,6 +447,11 @@ impl FalseEc2 {
         lock(&self.cloud.catalogue).on_demand.insert(kind.into(), usd);
     }
 
+    /// How many more machines there is capacity for; `None`: for all.
+    pub fn room(&self, machines: Option<u32>) {
+        self.cloud.world().room = machines;
+    }
+
     pub fn quota(&self, code: &str, value: f64) {
         lock(&self.cloud.catalogue).quotas.insert(code.into(), value);
     }

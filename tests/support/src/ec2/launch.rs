@@ -2,6 +2,7 @@
 //! the rest.
 
 use super::cloud::{Cloud, ec2_answer, lock, numbered, refused};
+use super::fault;
 use super::http::Answer;
 use super::images;
 use super::query::{self, Params};
@@ -31,7 +32,18 @@ pub(super) fn run(cloud: &Cloud, asked: &Asked) -> Answer {
     if asked.is_dry() {
         return refused("DryRunOperation", "Request would have succeeded, but DryRun flag is set.");
     }
-    let answer = cloud.moto(asked.request);
+    let Some(count) = in_room(cloud, asked) else {
+        return refused(
+            "InsufficientInstanceCapacity",
+            fault::message("InsufficientInstanceCapacity"),
+        );
+    };
+    // moto launches the smaller number.
+    let mut exact = asked.request.clone();
+    let mut params = asked.params.clone();
+    params.extend(["MinCount", "MaxCount"].map(|name| (name.to_owned(), count.to_string())));
+    exact.body = query::encode(&params);
+    let answer = cloud.moto(&exact);
     if answer.status != 200 {
         return answer;
     }
@@ -41,6 +53,19 @@ pub(super) fn run(cloud: &Cloud, asked: &Asked) -> Answer {
         cloud.world().tokens.insert(place, (identity(&asked.params), ids.clone()));
     }
     reservation(cloud, &ids)
+}
+
+/// How many machines EC2 launches: as many as it has, and none below the fewest that are asked
+/// for.
+fn in_room(cloud: &Cloud, asked: &Asked) -> Option<u32> {
+    let count = |name: &str| asked.get(name).parse().unwrap_or(1_u32);
+    let mut world = cloud.world();
+    let count = count("MaxCount").min(world.room.unwrap_or(u32::MAX)).max(count("MinCount"));
+    world.room = match world.room {
+        Some(room) => Some(room.checked_sub(count)?),
+        None => None,
+    };
+    Some(count)
 }
 
 /// Everything that makes two requests the same.

@@ -174,6 +174,8 @@ pub(super) struct World {
     /// Waiting spot requests that came by another call than RunInstances: the region and the type
     /// of each.
     pub waiting: Vec<(String, String)>,
+    /// How many more machines there is capacity for; `None`: for all.
+    pub room: Option<u32>,
 }
 
 impl World {
@@ -188,6 +190,7 @@ impl World {
             outdated: false,
             numbered: 0,
             waiting: Vec::new(),
+            room: None,
         }
     }
 
