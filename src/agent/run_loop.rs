@@ -41,6 +41,7 @@ impl Agent {
             if self.ended.is_some_and(|ended| ended.exit.success())
                 && self.state.stage == WorkloadStage::Setup
             {
+                self.note_setup().await;
                 decision = self.start_main().await;
                 continue;
             }

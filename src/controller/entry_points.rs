@@ -20,7 +20,7 @@ use super::sweep::sweeper::{EndAnswer, Everywhere, Judged, SweepFindings};
 use crate::account::sweeper_visit::Visit;
 use crate::account::{ForeignMachine, Residue};
 use crate::instance::{InstanceView, MachineRef};
-use crate::job::{Plan, Reason, Receipt, ResolvedSpec, Spec};
+use crate::job::{Continues, Plan, Reason, Receipt, ResolvedSpec, Spec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Offer, PriceHistory, Span, UsdPerHour};
 use crate::policy::purchase::spending_cap::Spending;
@@ -125,6 +125,14 @@ impl Controller {
 impl Controller {
     pub async fn kept(&self, dir: &JobDir) -> Result<Option<Kept>, ActError> {
         self.launcher.kept(dir).await
+    }
+
+    pub async fn reusable(&self, dir: &JobDir) -> Result<Option<Continues>, ActError> {
+        self.launcher.reusable(dir).await
+    }
+
+    pub async fn hand_on(&self, dir: &JobDir) -> Result<(), JobDirError> {
+        self.settler.record_given_up(dir, None).await
     }
 
     pub async fn is_stopped(&self, dir: &JobDir) -> Result<bool, JobDirError> {

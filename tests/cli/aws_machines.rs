@@ -66,8 +66,9 @@ impl Machines {
         for seen in account.ec2.instances() {
             let is_up = matches!(seen.state, State::Pending | State::Running);
             running += usize::from(is_up);
-            if is_up && !booted.contains_key(&seen.id) {
-                let imds = FalseImds::default();
+            // Also one that was stopped, and is started again with its disk.
+            if is_up && booted.get(&seen.id).is_none_or(|one| one.agent.is_none()) {
+                let imds = booted.get(&seen.id).map(|one| one.imds.clone()).unwrap_or_default();
                 let agent = Some(account.boot(&seen, &imds));
                 booted.insert(seen.id.clone(), Booted { agent, imds });
             }

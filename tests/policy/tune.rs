@@ -86,6 +86,33 @@ fn trial_of_several_machines_does_not_pause() {
     assert!(!is_refused(EarlyStop::Asha, Some(Box::default())));
 }
 
+#[test]
+fn reuse_is_refused_for_machines_that_cannot_be_stopped() {
+    let refusal = |change: serde_json::Value, early_stop: EarlyStop| {
+        let mut job = json!({ "name": "x", "command": { "args": ["true"] },
+            "machine": { "cloud": "aws", "market": "on-demand" } });
+        let changes = change.as_object().cloned().unwrap_or_default();
+        job.as_object_mut().unwrap().extend(changes);
+        let spec: Spec = serde_json::from_value(job).unwrap();
+        let space = TuneSpec { early_stop, reuse: true, ..tune(3, 1, None) };
+        let found = space_check::check(&space, &spec).into_iter();
+        found.filter(|one| one.path == "tune.reuse").map(|one| one.message).next()
+    };
+    assert_eq!(refusal(json!({}), EarlyStop::Median), None);
+    let local = json!({ "machine": { "cloud": "local" } });
+    assert_eq!(refusal(local, EarlyStop::Off), None);
+    let spot = json!({ "machine": { "cloud": "aws", "market": "spot" } });
+    for (change, early_stop, words) in [
+        (spot, EarlyStop::Off, "a spot machine cannot be stopped"),
+        (json!({}), EarlyStop::PausingAsha, "`early_stop` is `pausing-asha`"),
+        (json!({ "on": { "success": "stop" } }), EarlyStop::Off, "`on.success` says"),
+        (json!({ "gang": {} }), EarlyStop::Off, "several machines"),
+    ] {
+        let refused = refusal(change, early_stop);
+        assert!(refused.as_ref().is_some_and(|said| said.contains(words)), "{refused:?}");
+    }
+}
+
 fn usd(dollars: f64) -> Option<Usd> {
     Usd::from_dollars(dollars).ok()
 }

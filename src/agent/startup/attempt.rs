@@ -59,6 +59,9 @@ pub const AGENT_STATE_FILE: &str = "agent.json";
 pub struct AgentState {
     /// Code, checkpoint and preflight are done.
     pub prepared: bool,
+    /// The setup of an earlier trial is on the disk, and does not run again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub setup_kept: bool,
     pub stage: WorkloadStage,
     /// The number of the newest start of a process, setup included; 0 before the first.
     pub start: u32,
@@ -301,6 +304,7 @@ impl AgentState {
     pub fn new(started: Timestamp) -> Self {
         AgentState {
             prepared: false,
+            setup_kept: false,
             stage: WorkloadStage::Setup,
             start: 0,
             setups: 0,

@@ -7,6 +7,7 @@ pub(crate) mod crash_loop;
 pub mod environment;
 pub(crate) mod failed_resume;
 pub mod fetch_status;
+pub(crate) mod kept_setup;
 pub(crate) mod last_starts;
 pub(crate) mod older_checkpoint;
 pub mod preflight;

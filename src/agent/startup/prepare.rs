@@ -13,6 +13,7 @@ use futures::FutureExt;
 use super::attempt::{Attempt, Mode, PendingEnd};
 use super::boot::is_work_kept;
 use super::fetch_status::Fetching;
+use super::kept_setup::restore_setup;
 use super::preflight::preflight;
 use crate::agent::agent::Agent;
 use crate::agent::checkpoint::handle::Checkpoints;
@@ -162,7 +163,7 @@ impl Agent {
             self.open_checkpoints();
         }
         match self.attempt.resolved.spec.setup.clone() {
-            Some(script) if self.state.stage == WorkloadStage::Setup => {
+            Some(script) if self.state.stage == WorkloadStage::Setup && !self.state.setup_kept => {
                 self.enter(AttemptPhase::Setup);
                 self.start(setup_argv(&script)).await
             }
@@ -262,11 +263,12 @@ impl Agent {
 
     async fn prepare(&mut self) -> Option<Decision> {
         if self.attempt.mode == Mode::Launched {
-            let (resumed, shipped) = match self.fetched().await {
+            let Fetched { resumed, shipped, setup_kept } = match self.fetched().await {
                 Ok(fetched) => fetched,
                 Err(decision) => return Some(decision),
             };
             self.state.shipped = shipped;
+            self.state.setup_kept = setup_kept;
             if let Some(longest) = resumed.as_ref().and_then(|manifest| manifest.silent_secs) {
                 self.watching.goes_on(longest);
                 self.state.cadence = self.watching.cadence();
@@ -277,7 +279,7 @@ impl Agent {
     }
 
     /// Code and checkpoint, or the decision that ends the attempt meanwhile.
-    async fn fetched(&mut self) -> Result<(Option<Manifest>, Option<Vec<String>>), Decision> {
+    async fn fetched(&mut self) -> Result<Fetched, Decision> {
         let fetching = Fetching::new(Arc::clone(&self.out.clock));
         let work = fetch(
             self.out.clone(),
@@ -338,19 +340,59 @@ impl Agent {
     }
 }
 
-/// Fetches code, then the newest checkpoint over it. Also returns the checkpoint files that came
-/// with code.
+/// What was fetched.
+struct Fetched {
+    /// The checkpoint that was restored.
+    resumed: Option<Manifest>,
+    /// The checkpoint files that came with the code.
+    shipped: Option<Vec<String>>,
+    /// The setup of an earlier trial is there.
+    setup_kept: bool,
+}
+
+/// The work folder of an earlier job on this disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KeptWork {
+    None,
+    /// Only the setup of another trial is left.
+    Setup,
+    /// All of it: the same job goes on.
+    All,
+}
+
+async fn kept_work(out: &Outbox, attempt: &Attempt) -> KeptWork {
+    let only_setup = attempt.resolved.continues.as_ref().is_some_and(|from| from.only_setup);
+    if !is_work_kept(out, attempt) {
+        return KeptWork::None;
+    }
+    if !only_setup {
+        tracing::info!("this disk was kept: its work goes on as it was left");
+        return KeptWork::All;
+    }
+    match restore_setup(out, attempt).await {
+        Ok(true) => {
+            tracing::info!("this disk was kept: its setup does not run again");
+            KeptWork::Setup
+        }
+        Ok(false) => KeptWork::None,
+        Err(error) => {
+            tracing::warn!("what an earlier trial left cannot be removed: {error}");
+            KeptWork::None
+        }
+    }
+}
+
+/// Fetches code, then the newest checkpoint over it.
 async fn fetch(
     out: Outbox,
     attempt: Attempt,
     journal: crate::agent::report::journal::Journal,
     fetching: Fetching,
-) -> Result<(Option<Manifest>, Option<Vec<String>>), PrepareError> {
+) -> Result<Fetched, PrepareError> {
     let folders = &attempt.folders;
-    let is_kept = is_work_kept(&out, &attempt);
-    if is_kept {
-        tracing::info!("this disk was kept: its work goes on as it was left");
-    } else {
+    let kept = kept_work(&out, &attempt).await;
+    let (is_kept, setup_kept) = (kept == KeptWork::All, kept == KeptWork::Setup);
+    if kept == KeptWork::None {
         // An earlier agent may have crashed halfway: code is unpacked into an empty folder.
         out.files.remove_aside(&folders.work).await.map_err(PrepareError::Unpack)?;
     }
@@ -366,7 +408,7 @@ async fn fetch(
         if sha256 != code.sha256 {
             return Err(PrepareError::BadCode);
         }
-        if is_kept {
+        if kept != KeptWork::None {
             lay_over(&out, &archive, &folders.work, code).await.map_err(PrepareError::Unpack)?;
         } else {
             out.files
@@ -379,7 +421,7 @@ async fn fetch(
         }
     }
     if attempt.resolved.spec.checkpoint.is_none() {
-        return Ok((None, None));
+        return Ok(Fetched { resumed: None, shipped: None, setup_kept });
     }
     let shipped = shipped(&out, &attempt, is_kept).await;
     let inherited = attempt.resolved.inherited().map(|from| &from.job);
@@ -390,7 +432,7 @@ async fn fetch(
     fetching.done();
     // Scripts expect the folder to exist, also at the first start without a restore.
     out.files.create_folder(&attempt.checkpoint_dir()).map_err(PrepareError::Unpack)?;
-    Ok((restored, shipped))
+    Ok(Fetched { resumed: restored, shipped, setup_kept })
 }
 
 /// New code on a kept disk: its files replace the old ones, and files that the work wrote stay.

@@ -33,6 +33,7 @@ pub fn tune_spec(file: &HyperparameterSpec) -> (TuneSpec, Vec<Finding>) {
         early_stop: if early { EarlyStop::Median } else { EarlyStop::Off },
         failed: file.max_failed_trials.filter(|most| *most > 0),
         resume: file.resume_previous_job_id.as_deref().map(tuning_name),
+        reuse: false,
         params,
     };
     if found.is_empty() {

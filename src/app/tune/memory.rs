@@ -7,12 +7,13 @@ use crate::app::record_errors::record_fault;
 use crate::app::tune::begin::tuning_name;
 use crate::app::{ExitCode, Fault};
 use crate::job::{
-    EarlyStop, JobId, JobOutcome, MetricSeries, RECORD_FORMAT, Receipt, ResolvedSpec, TrialFate,
-    TrialPaused, TuneSpec, TuneTrial, TuneTrialEnd, Tuning, TuningEnd,
+    Continues, EarlyStop, JobId, JobOutcome, MetricSeries, RECORD_FORMAT, Receipt, ResolvedSpec,
+    TrialFate, TrialPaused, TuneSpec, TuneTrial, TuneTrialEnd, Tuning, TuningEnd,
 };
 use crate::jobdir::{GangDir, JobDir, JobDirError, TuningDir, tunings};
 use crate::market::Usd;
 use crate::policy::tune::next_trial::TrialStand;
+use crate::policy::tune::reuse::ReuseTrial;
 use crate::policy::tune::trial_fate::{EndedTrial, end_of_trial};
 use crate::wire::StoreHandle;
 
@@ -50,6 +51,17 @@ pub struct KnownTrial {
     pub is_made: bool,
     /// How many reports early stopping has judged.
     pub judged: u64,
+    /// With `reuse`, the machine of its ended job.
+    pub machine: TrialMachine,
+}
+
+/// The machine of an ended trial, by its records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrialMachine {
+    /// Whether its job may keep one, stopped. `None`: nobody has looked.
+    pub keeps: Option<bool>,
+    /// Whether it started the machine that it took.
+    pub started: bool,
 }
 
 impl TuneMemory {
@@ -101,6 +113,9 @@ impl TuneMemory {
                 known.end = known.end_of_paused();
             }
         }
+        for known in self.trials.values_mut().filter(|_| self.tuning.tune.reuse) {
+            known.look_at_machine(&self.store).await?;
+        }
         Ok(())
     }
 
@@ -114,9 +129,25 @@ impl TuneMemory {
         self.trials.values().filter(|known| known.is_running())
     }
 
-    /// Whether all trials have ended, and no other will start.
+    /// Whether the tuning and all its trials have ended, and their machines are given up.
     pub fn is_over(&self) -> bool {
-        self.end.is_some() && self.trials.values().all(|known| known.end.is_some())
+        let is_over = |known: &KnownTrial| known.end.is_some() && known.machine.keeps != Some(true);
+        self.end.is_some() && self.trials.values().all(is_over)
+    }
+
+    /// The machines of the trials, for the policy.
+    pub fn reuse_trials(&self) -> Vec<ReuseTrial> {
+        let number_of = |job: &JobId| {
+            let trial = self.trials.values().find(|known| known.job() == job);
+            trial.map(|known| known.trial.number)
+        };
+        let trials = self.trials.values().map(|known| ReuseTrial {
+            number: known.trial.number,
+            keeps: known.machine.keeps == Some(true),
+            took: known.taken_machine().and_then(|from| number_of(&from.job)),
+            started: known.end.as_ref().map(|_| known.machine.started),
+        });
+        trials.collect()
     }
 
     /// The best complete trial.
@@ -151,7 +182,38 @@ impl KnownTrial {
             is_pruned: false,
             is_made: false,
             judged: 0,
+            machine: TrialMachine::default(),
         }
+    }
+
+    /// The ended trial whose machine this one begins on.
+    fn taken_machine(&self) -> Option<&Continues> {
+        self.trial.job.continues.as_ref().filter(|from| from.only_setup)
+    }
+
+    /// Looks whether its ended job keeps a machine, until it keeps none.
+    async fn look_at_machine(&mut self, store: &StoreHandle) -> Result<(), JobDirError> {
+        if self.end.is_none() || self.machine.keeps == Some(false) {
+            return Ok(());
+        }
+        let job = JobDir::new(Arc::clone(store), self.job().clone());
+        if self.machine.keeps.is_none() {
+            let mut last = None;
+            for attempt in job.attempts().await? {
+                last = job.settled(attempt).await?.or(last);
+                let instance = last.as_ref().and_then(|settled| settled.instance.as_ref());
+                let taken = self.taken_machine().and_then(|from| from.machine.as_ref());
+                self.machine.started |=
+                    taken.is_some_and(|taken| Some(&taken.instance) == instance);
+            }
+            // A machine that did not start may carry its job's name.
+            let never_started = self.taken_machine().is_some() && !self.machine.started;
+            self.machine.keeps = Some(never_started || last.is_some_and(|settled| settled.kept));
+        }
+        if self.machine.keeps == Some(true) && job.given_up().await?.is_some() {
+            self.machine.keeps = Some(false);
+        }
+        Ok(())
     }
 
     pub fn is_running(&self) -> bool {

@@ -13,6 +13,7 @@ pub mod importance;
 pub mod memory;
 pub mod param_places;
 pub mod pause;
+mod reuse;
 pub mod step;
 mod trial_cost;
 pub mod view;

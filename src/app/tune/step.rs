@@ -15,8 +15,8 @@ use crate::app::record_errors::{record_fault, wish_fault};
 use crate::app::{ExitCode, Fault};
 use crate::controller::{Controller, applied_id};
 use crate::job::{
-    Applied, EarlyStop, JobId, ParamValues, RECORD_FORMAT, ResolvedSpec, TrialPruned, TuneTrial,
-    TunedTrial, TuningEnd, TuningEndedBecause, Wish, seat_leader,
+    Applied, EarlyStop, JobId, ParamValues, RECORD_FORMAT, Reaction, ResolvedSpec, TrialPruned,
+    TuneTrial, TunedTrial, TuningEnd, TuningEndedBecause, Wish, seat_leader,
 };
 use crate::jobdir::JobDir;
 use crate::policy::Wishes;
@@ -115,6 +115,9 @@ impl TuneDriver<'_> {
                 Err(fault) => return Err(fault),
             }
         }
+        if let Err(fault) = self.release_machines(&mut step).await {
+            step.trouble = Some(fault);
+        }
         // While trials were started, others may have ended.
         step.said.extend(self.news(&told));
         step.running = self.memory.running().flat_map(KnownTrial::rank_jobs).collect();
@@ -180,7 +183,7 @@ impl TuneDriver<'_> {
             }
         };
         let TrialChoice { params, reason, again_of } = self.choose(number, values).await?;
-        let job = self.job_of(number, &params);
+        let mut job = self.job_of(number, &params);
         let most_usd = self.most_of(&job).await?;
         match fits_budget(&self.memory.tuning.tune, &stands, most_usd) {
             BudgetVerdict::Fits => {}
@@ -190,6 +193,8 @@ impl TuneDriver<'_> {
                 return Ok(false);
             }
         }
+        // The figure above is of a new machine: the stopped one may not start.
+        job.continues = self.machine_to_reuse().await?;
         let trial = TuneTrial {
             format: RECORD_FORMAT,
             number,
@@ -321,7 +326,10 @@ impl TuneDriver<'_> {
             metric: tuning.tune.metric.clone(),
             params: params.clone(),
         };
-        let spec = spec_of_trial(&tuning.spec, &tuned);
+        let mut spec = spec_of_trial(&tuning.spec, &tuned);
+        if tuning.tune.reuse {
+            spec.on.success = Reaction::Stop;
+        }
         let mut job = ResolvedSpec {
             format: RECORD_FORMAT,
             job: self.id_of(&spec.name, &number.to_string()),

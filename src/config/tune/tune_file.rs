@@ -49,6 +49,9 @@ pub struct TuneFile {
     /// An earlier tuning to learn from.
     #[schemars(extend("examples" = ["digits"]))]
     pub resume: Option<String>,
+    /// Stop the machine of a trial that succeeded; the next trial starts it without a new setup.
+    #[schemars(extend("default" = false, "examples" = [true]))]
+    pub reuse: Option<bool>,
     /// The parameters by name.
     #[schemars(extend("examples" = [{"lr": {"type": "float", "min": 1e-5, "max": 0.1, "scale": "log"}}]))]
     pub params: Option<BTreeMap<String, ParamFile>>,
@@ -141,6 +144,7 @@ pub fn resolve(file: &TuneFile, spec: &Spec) -> (TuneSpec, Vec<Finding>) {
         early_stop: early_stop(file.early_stop),
         failed: file.failed,
         resume: file.resume.clone(),
+        reuse: file.reuse.unwrap_or_default(),
         params,
     };
     if tune.algorithm == TuneAlgorithm::Auto {

@@ -85,7 +85,13 @@ impl JobLauncher {
             moment.saturating_add(wishes.more_time.duration()).unwrap_or(Timestamp::MAX)
         };
         Ok(Some(Kept {
-            continues: Continues { job: dir.job().clone(), checkpoint, machine, new_code: false },
+            continues: Continues {
+                job: dir.job().clone(),
+                checkpoint,
+                machine,
+                new_code: false,
+                only_setup: false,
+            },
             budget_left: limits
                 .budget
                 .map(|budget| budget + wishes.more_budget - receipt.total_usd),
@@ -94,6 +100,26 @@ impl JobLauncher {
             receipt,
             stopping,
             elsewhere,
+        }))
+    }
+
+    /// The stopped machine of an ended trial, for another trial that begins on its setup. `None`:
+    /// it has none, or another job has it.
+    ///
+    /// # Errors
+    /// When the store or the cloud does not answer.
+    pub async fn reusable(&self, dir: &JobDir) -> Result<Option<Continues>, ActError> {
+        let Some(plan) = last_plan(dir).await? else { return Ok(None) };
+        let view = self.clouds.machine_of(&plan, self.clock.mono()).await?;
+        let machine = view
+            .filter(|view| can_start(view) && &view.tags.job == dir.job())
+            .map(|view| kept_machine(&plan, view));
+        Ok(machine.map(|machine| Continues {
+            job: dir.job().clone(),
+            checkpoint: None,
+            machine: Some(machine),
+            new_code: false,
+            only_setup: true,
         }))
     }
 
@@ -144,6 +170,14 @@ pub(crate) fn goes_on_from(continues: &Continues, kept: Option<&KeptMachine>) ->
         ),
         None => format!("from checkpoint {} of {}", from.checkpoint.number.number(), from.job),
     });
+    if continues.only_setup {
+        return match kept {
+            Some(kept) => {
+                format!("it begins on the setup of {}, by {}", kept.instance, continues.job)
+            }
+            None => format!("it begins on a new machine; {} kept one", continues.job),
+        };
+    }
     let disk = kept.map(|kept| format!("on the kept disk of {}", kept.instance));
     let from: Vec<String> = checkpoint.into_iter().chain(disk).collect();
     if from.is_empty() {

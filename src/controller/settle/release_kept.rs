@@ -203,7 +203,7 @@ impl Settler {
     }
 
     /// Records that an ended job has nothing in the cloud. The next look need not ask the cloud.
-    async fn record_given_up(
+    pub(crate) async fn record_given_up(
         &self,
         dir: &JobDir,
         instance: Option<String>,

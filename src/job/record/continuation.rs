@@ -24,12 +24,26 @@ pub struct Continues {
     /// Its code differs from the old job's: the agent unpacks it over the work on a kept disk.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub new_code: bool,
+    /// Another trial of a tuning: of the kept disk, only the files of its setup count. The old job
+    /// goes on nowhere.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_setup: bool,
 }
 
 impl Continues {
     /// The part of an attempt's plan that starts this machine.
     pub fn starts(&self, kept: &KeptMachine) -> Starts {
-        Starts { job: self.job.clone(), instance: kept.instance.clone(), launched: kept.launched }
+        Starts {
+            job: self.job.clone(),
+            instance: kept.instance.clone(),
+            launched: kept.launched,
+            only_setup: self.only_setup,
+        }
+    }
+
+    /// Whether a new machine serves as well as the kept one.
+    pub fn may_go_elsewhere(&self) -> bool {
+        self.checkpoint.is_some() || self.only_setup
     }
 }
 

@@ -126,6 +126,9 @@ pub struct Starts {
     pub instance: String,
     /// When the machine was launched first.
     pub launched: Timestamp,
+    /// Only the setup on its disk counts: a new machine serves as well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_setup: bool,
 }
 
 /// The part of a plan in a launch of several machines. Only the plan of rank 0 buys: the plans of

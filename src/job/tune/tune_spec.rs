@@ -29,6 +29,9 @@ pub struct TuneSpec {
     /// An earlier tuning whose trials the search learns from.
     #[serde(default)]
     pub resume: Option<String>,
+    /// The machine of a trial that succeeded is stopped, and the next trial starts it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reuse: bool,
     pub params: BTreeMap<String, TuneParam>,
 }
 

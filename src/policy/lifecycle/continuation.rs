@@ -30,9 +30,9 @@ use crate::policy::billing::settlement::settle;
 
 /// The kept machine that the next attempt starts; `None`: launch a new one.
 ///
-/// With a checkpoint the job can continue anywhere, so one real try is enough; a plan left unused
-/// is no try. Without one, all its data is on this disk, and the start is retried until there is
-/// capacity.
+/// With a checkpoint, or as another trial of a tuning, the job can run anywhere, so one real try is
+/// enough; a plan left unused is no try. Otherwise, all its data is on this disk, and the start is
+/// retried until there is capacity.
 pub fn machine_to_start<'a>(
     continues: Option<&'a Continues>,
     history: &[AttemptRecord],
@@ -42,7 +42,7 @@ pub fn machine_to_start<'a>(
     let never_ran = history
         .iter()
         .all(|record| record.plan.starts.is_some() && record.settled.instance.is_none());
-    let may_go_elsewhere = continues.checkpoint.is_some();
+    let may_go_elsewhere = continues.may_go_elsewhere();
     let never_tried = history.iter().all(|record| was_never_launched(&record.settled));
     (never_ran && (never_tried || !may_go_elsewhere)).then_some(kept)
 }
@@ -171,8 +171,7 @@ pub(crate) fn may_still_start(facts: &JobFacts<'_>) -> Option<String> {
     let last = facts.attempts.last()?;
     let (starts, settled) = (last.plan.starts.as_ref()?, last.settled.as_ref()?);
     // Without a checkpoint the next attempt starts the same machine.
-    let goes_elsewhere =
-        facts.spec.continues.as_ref().is_some_and(|continues| continues.checkpoint.is_some());
+    let goes_elsewhere = facts.spec.continues.as_ref().is_some_and(Continues::may_go_elsewhere);
     if settled.instance.is_some() || !goes_elsewhere || last.plan.offer.cloud != CloudKind::Aws {
         return None;
     }

@@ -81,9 +81,11 @@ pub fn was_started_past_its_cap(view: &InstanceView) -> bool {
 }
 
 /// Whether a machine without any heartbeat is stopped, because its disk holds all the job's data.
-/// With a checkpoint the job continues elsewhere.
+/// With a checkpoint the job continues elsewhere, and a trial of a tuning begins anew.
 pub fn is_all_its_job_has(plan: &Plan, view: &InstanceView) -> bool {
-    plan.starts.is_some() && plan.resume_from.is_none() && can_stand(view)
+    plan.starts.as_ref().is_some_and(|starts| !starts.only_setup)
+        && plan.resume_from.is_none()
+        && can_stand(view)
 }
 
 /// A spot machine can only be terminated, and the local cloud stops no folder.

@@ -98,6 +98,12 @@ pub fn next_trial(spec: &TuneSpec, trials: &[TrialStand]) -> NextTrial {
     NextTrial::Start { number, values: values_of_next(spec, trials) }
 }
 
+/// How many trials may still start, if none is interrupted.
+pub fn trials_to_start(spec: &TuneSpec, trials: &[TrialStand]) -> usize {
+    let counted = trials.len() - count(trials, TrialFate::Interrupted);
+    (wanted_trials(spec) as usize).saturating_sub(counted)
+}
+
 /// How many trials there are in all: a grid may have fewer combinations.
 pub fn wanted_trials(spec: &TuneSpec) -> u32 {
     let combinations =
@@ -185,6 +191,7 @@ mod tests {
             early_stop: EarlyStop::Off,
             failed: None,
             resume: None,
+            reuse: false,
             params: BTreeMap::from([("x".to_owned(), TuneParam::Categorical { values })]),
         }
     }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use super::trial_command::{has_places, variable};
 use crate::job::{
-    Command, EarlyStop, Finding, ParamScale, Spec, TuneAlgorithm, TuneParam, TuneSpec,
+    Command, EarlyStop, Finding, MarketChoice, ParamScale, Reaction, Spec, TuneAlgorithm,
+    TuneParam, TuneSpec,
 };
+use crate::market::CloudKind;
 
 /// More would fill the lists of jobs, and no search over so many values ends.
 const TRIALS_MAX: u32 = 10_000;
@@ -40,6 +42,9 @@ pub fn check(tune: &TuneSpec, spec: &Spec) -> Vec<Finding> {
         let what = "is `pausing-asha`, and a trial of several machines cannot pause";
         found.push(Finding::error("tune.early_stop", what).hint("write `asha`"));
     }
+    if tune.reuse {
+        found.extend(check_reuse(tune, spec));
+    }
     if let Command::Shell(line) = &spec.command
         && !has_places(&spec.command, tune.params.keys())
         && line.contains(['|', ';', '&', '\n', '>'])
@@ -64,6 +69,27 @@ pub fn check(tune: &TuneSpec, spec: &Spec) -> Vec<Finding> {
         found.push(finding.hint("set `max_runtime` or `budget` in [limits]"));
     }
     found
+}
+
+/// A spot machine cannot be stopped. A trial that pauses or has several machines keeps no machine.
+fn check_reuse(tune: &TuneSpec, spec: &Spec) -> Option<Finding> {
+    let finding = |what: &str| Finding::error("tune.reuse", what);
+    if spec.gang.is_some() {
+        return Some(finding("is set, and a trial has several machines").hint("leave it out"));
+    }
+    if tune.early_stop == EarlyStop::PausingAsha {
+        let what = "is set, and `early_stop` is `pausing-asha`";
+        return Some(finding(what).hint("write `asha`, or leave `reuse` out"));
+    }
+    if spec.on.success != Reaction::Terminate {
+        let what = "is set, and `on.success` says what happens to the machine";
+        return Some(finding(what).hint("leave one of them out"));
+    }
+    let is_spot = spec.machine.market != MarketChoice::OnDemand;
+    (spec.machine.cloud != CloudKind::Local && is_spot).then(|| {
+        finding("is set, and a spot machine cannot be stopped")
+            .hint("write `market = \"on-demand\"` in [machine]")
+    })
 }
 
 fn check_numbers(tune: &TuneSpec, found: &mut Vec<Finding>) {

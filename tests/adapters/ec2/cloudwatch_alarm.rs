@@ -189,6 +189,7 @@ async fn alarm_is_not_armed_by_measurements_from_before_the_restart() {
             job: "before-333333".parse().unwrap(),
             instance: "i-1".into(),
             launched: now - SignedDuration::from_hours(9),
+            only_setup: false,
         });
         plan.created = now - SignedDuration::from_mins(minutes);
         plan

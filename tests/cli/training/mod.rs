@@ -11,3 +11,5 @@ pub(crate) mod tune;
 pub(crate) mod tune_aws;
 pub(crate) mod tune_gang;
 pub(crate) mod tune_pause;
+#[cfg(feature = "aws")]
+pub(crate) mod tune_reuse;

@@ -462,6 +462,7 @@ fn kept_machine_that_never_speaks_is_stopped_not_terminated() {
                 job: "before-333333".parse().unwrap(),
                 instance: "i-1".into(),
                 launched: plan.created,
+                only_setup: false,
             });
             plan.resume_from = checkpoint.then(|| CheckpointNo::new(1));
             let key = layout::plan(world.job(), AttemptNo::FIRST);

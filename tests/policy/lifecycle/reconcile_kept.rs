@@ -19,8 +19,12 @@ use crate::lifecycle::reconcile_facts::{
 fn started(age_secs: u64) -> AttemptFacts {
     let mut attempt = attempt(1, age_secs);
     let machine = kept();
-    Arc::make_mut(&mut attempt.plan).starts =
-        Some(Starts { job: machine.tags.job, instance: machine.id, launched: machine.launched });
+    Arc::make_mut(&mut attempt.plan).starts = Some(Starts {
+        job: machine.tags.job,
+        instance: machine.id,
+        launched: machine.launched,
+        only_setup: false,
+    });
     attempt.status = Some(status(AttemptPhase::Running, ago(5)));
     attempt
 }
@@ -313,6 +317,7 @@ fn next_attempt_waits_a_minute_if_the_kept_machine_was_not_had() {
             checkpoint,
             machine: None,
             new_code: false,
+            only_setup: false,
         });
         let (spec, attempts, cloud) =
             (ResolvedSpec { continues, ..spec() }, [attempt], known(views));

@@ -24,6 +24,7 @@ fn started(silent: u64) -> AttemptFacts {
         job: "digits-333333".parse().unwrap(),
         instance: "i-1-me".into(),
         launched: ago(90_000),
+        only_setup: false,
     });
     booting.watched = Watched { silent_for: Duration::from_secs(silent), ..Watched::default() };
     booting
@@ -45,6 +46,12 @@ fn kept_machine_that_does_not_come_up_stops_and_keeps_its_disk() {
         Arc::make_mut(&mut facts.plan).resume_from = Some(CheckpointNo::new(1));
         facts
     };
+    let of_a_trial = || {
+        let mut facts = started(121);
+        let plan = Arc::make_mut(&mut facts.plan);
+        plan.starts.iter_mut().for_each(|starts| starts.only_setup = true);
+        facts
+    };
     let heard =
         || AttemptFacts { status: Some(status(AttemptPhase::Running, ago(2000))), ..started(1801) };
     let spot = || InstanceView { market: Market::Spot, ..running() };
@@ -55,6 +62,13 @@ fn kept_machine_that_does_not_come_up_stops_and_keeps_its_disk() {
         (
             "the work goes on from a checkpoint elsewhere",
             with_checkpoint(),
+            vec![],
+            running(),
+            "terminate",
+        ),
+        (
+            "of the disk only the setup of an earlier trial counts",
+            of_a_trial(),
             vec![],
             running(),
             "terminate",
@@ -159,6 +173,7 @@ fn silent_kept_machine_gets_the_boot_time_of_the_job_file() {
             job: "digits-333333".parse().unwrap(),
             instance: "i-1-me".into(),
             launched: ago(90_000),
+            only_setup: false,
         }),
     ] {
         for (silent, word) in [(119, "wait"), (121, "terminate")] {
