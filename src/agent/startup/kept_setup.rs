@@ -21,7 +21,7 @@ use crate::ports::Tree;
 /// Ten times the files of an environment with PyTorch. With more, the next trial sets up again.
 const FILES_MAX: usize = 500_000;
 
-/// The work folder after the setup. Both must be those of the next trial.
+/// The work folder after the setup. The next trial must have the same setup and code.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct SetupFiles {
     setup: Option<String>,

@@ -23,7 +23,7 @@ pub struct ReuseTrial {
     pub started: Option<bool>,
 }
 
-/// Whose a kept machine is.
+/// The owner of a kept machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptStand {
     Free,
